@@ -48,7 +48,7 @@ def application(
     streams = Streams(service.node, streams_max=streams_max)
     app[STREAMS] = streams
     app.router.add_get("/v1/metadata/stream", streams.serve, expect_handler=_expectation)
-    metrics = NodeMetrics(service.node)
+    metrics = NodeMetrics(service.node, service.counts)
     described = _json.encode(document())
     page = package_files.files("inspection").joinpath("static/index.html").read_bytes()
 

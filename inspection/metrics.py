@@ -8,18 +8,18 @@ this node. Table of all metrics, and of Kafka's that are missing here: docs/runn
 
 import re
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 
+from inspection.partition_counts import PartitionCounts
 from inspection.recorder import NS_PER_MS
 from inspection.running_node import RunningNode
 from inspection.timings import CONTROLLER, RAFT, broker_timings, controller_timings, raft_timings
-from inspection.views import min_insync_replicas
 from metadata.features import supported_features
-from metadata.image import Broker, Image
+from metadata.image import Broker
 from wire.ids import node_number
 
 ROLES = (
@@ -38,29 +38,17 @@ CONTROLLED_SHUTDOWN: Final = 20
 ACTIVE: Final = 30
 
 
-class Counts(NamedTuple):
-    """Counts from one pass over all partitions."""
-
-    partitions: int = 0
-    offline: int = 0
-    imbalanced: int = 0
-    led_here: int = 0
-    hosted_here: int = 0
-    under_replicated_here: int = 0
-    at_min_isr_here: int = 0
-
-
 class NodeMetrics:
     """Collector that reads the node when it is scraped; costs nothing in between."""
 
-    def __init__(self, node: RunningNode) -> None:
+    def __init__(self, node: RunningNode, counts: PartitionCounts | None = None) -> None:
         self._node = node
         self._core = node.core
         self._state = node.state
         self._node_controller = node.state.controller
         self._recorder = node.recorder
         self._counted_elections = node.elections_counted
-        self._counted: tuple[Image, Counts] | None = None
+        self._counts = PartitionCounts(node) if counts is None else counts
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
@@ -88,24 +76,10 @@ class NodeMetrics:
             yield from self._broker()
             yield from broker_timings(self._recorder)
 
-    def _counts(self) -> Counts:
-        """Return the counts of the newest image, computed once per image."""
-        image = self._node.image
-        if self._counted is None or self._counted[0] is not image:
-            if self._counted is not None and _same_counts(self._counted[0], image):
-                self._counted = (image, self._counted[1])
-            else:
-                self._counted = (image, self._count(image))
-        return self._counted[1]
-
-    def _count(self, image: Image) -> Counts:
-        node = self._node
-        return count(image, node.config.node_id, node.min_insync_default)
-
     def _controller(self) -> Iterator[Metric]:
         """Metrics of the controller: counts of brokers, topics and partitions, and its offsets."""
         node, image = self._node, self._node.image
-        counts = self._counts()
+        counts = self._counts.newest()
         states = [registration_state(broker) for broker in image.brokers.values()]
         fenced = states.count(FENCED)
         core = self._core
@@ -267,7 +241,7 @@ class NodeMetrics:
     def _broker(self) -> Iterator[Metric]:
         """Metrics of the broker: its metadata, its partitions, its state."""
         node = self._node
-        counts = self._counts()
+        counts = self._counts.newest()
         metadata = "kafka_server_broker_metadata_metrics_"
         manager = "kafka_server_replicamanager_"
         for name, value, text in (
@@ -305,24 +279,3 @@ def camel_case(feature: str) -> str:
     """`metadata.version` as `metadataVersion`: MetadataLoaderMetrics.sanitizeFeatureName."""
     first, *rest = feature.split(".")
     return first + "".join(word[:1].upper() + word[1:].lower() for word in rest)
-
-
-def count(image: Image, node_id: int, min_insync_default: int) -> Counts:
-    """Count in one pass over all partitions."""
-    partitions = offline = imbalanced = led = hosted = under = at_min = 0
-    for topic in image.topics.values():
-        minimum = min_insync_replicas(image, topic.name, min_insync_default)
-        for partition in topic.partitions.values():
-            partitions += 1
-            offline += not partition.has_leader
-            imbalanced += not partition.has_preferred_leader
-            hosted += node_id in partition.replicas
-            if partition.leader == node_id:
-                led += 1
-                under += len(partition.isr) < len(partition.replicas)
-                at_min += len(partition.isr) == minimum
-    return Counts(partitions, offline, imbalanced, led, hosted, under, at_min)
-
-
-def _same_counts(one: Image, other: Image) -> bool:
-    return one.topics is other.topics and one.configs is other.configs

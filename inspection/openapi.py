@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
+from inspection.health import HealthView
 from inspection.parameters import Parameter
 from inspection.problem import CONTENT_TYPE, ProblemBody
 from inspection.record_views import RecordView
@@ -87,7 +88,13 @@ def _operation(route: Route, by_type: dict[type, dict[str, Any]]) -> dict[str, A
         }
         responses["304"] = {"description": "the metadata offset is still the one in If-None-Match"}
     for status in route.statuses:
-        if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        if status == HTTPStatus.SERVICE_UNAVAILABLE and route.answer is not HealthView:
+            responses[str(status)] = {
+                **_problem(HTTPStatus.SERVICE_UNAVAILABLE, by_type),
+                "description": "the thread of the records does not answer in time, or too many "
+                "connections are open",
+            }
+        elif status == HTTPStatus.SERVICE_UNAVAILABLE:
             refusal = _problem(HTTPStatus.SERVICE_UNAVAILABLE, by_type)
             content = {**responses["200"]["content"], **refusal["content"]}
             text = "not ready; as a problem: too many connections are open"

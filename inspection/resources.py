@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 from inspection.diff import DiffView, diff_changes
 from inspection.health import HealthView, health_view, ready_checks
 from inspection.history import History, gone, not_yet
+from inspection.partition_counts import PartitionCounts
 from inspection.problem import Problem
 from inspection.quorum_views import QuorumView
 from inspection.record_views import RecordsView, RecordView, record_views
@@ -164,6 +165,7 @@ class Service:
     def __init__(self, node: RunningNode) -> None:
         self.node = node
         self.history = History(node)
+        self.counts = PartitionCounts(node)
         node.not_ready = lambda: health_view(ready_checks(node), is_verbose=False).failed
         self._names: tuple[Any, list[str]] | None = None
 
@@ -188,7 +190,7 @@ async def brokers(service: Service, values: Values) -> BrokersView:
     """Answer with a page of brokers."""
     image = service.node.image
     after, limit = values["after"], values["limit"]
-    views = await _worked(image, lambda: broker_views(image))
+    views = await worked(image, lambda: broker_views(image))
     rest = views if after is None else [view for view in views if view.id > after]
     shown = rest[:limit]
     return BrokersView(
@@ -204,7 +206,7 @@ async def broker(service: Service, values: Values) -> BrokerDetail:
     image = service.node.image
     if NodeId(values["id"]) not in image.brokers:
         raise Problem.not_found("broker", "id", str(values["id"]))
-    views = await _worked(image, lambda: broker_views(image))
+    views = await worked(image, lambda: broker_views(image))
     found = next(view for view in views if view.id == values["id"])
     return BrokerDetail(metadata_offset=image.provenance.end_offset, broker=found)
 
@@ -270,7 +272,7 @@ async def partitions(service: Service, values: Values) -> PartitionsView:
             next_after=f"{shown[-1].topic}-{shown[-1].partition}" if rest else None,
         )
 
-    return await _worked(image, work)
+    return await worked(image, work)
 
 
 def _partition_key(text: str | None) -> tuple[str, int] | None:
@@ -357,7 +359,7 @@ async def image(service: Service, values: Values) -> ImageView:
     """Answer with the whole image."""
     del values
     now = service.node.image
-    return await _worked(now, lambda: image_view(now))
+    return await worked(now, lambda: image_view(now))
 
 
 def image_counts(image: Image) -> ImageCounts:
@@ -441,7 +443,7 @@ async def diff(service: Service, values: Values) -> DiffView:
     start, after, limit = values["from"], values["after"], values["limit"]
     before_image = await service.history.image_at(start, "from")
     after_image = await service.history.image_at(end, "to")
-    changes = await _worked(after_image, lambda: diff_changes(before_image, after_image))
+    changes = await worked(after_image, lambda: diff_changes(before_image, after_image))
     shown = changes[after : after + limit]
     return DiffView(
         from_offset=start,
@@ -463,7 +465,7 @@ async def readyz(service: Service, values: Values) -> HealthView:
     return health_view(ready_checks(service.node), is_verbose=values["verbose"])
 
 
-async def _worked(image: Image, work: Callable[[], Answer]) -> Answer:
+async def worked(image: Image, work: Callable[[], Answer]) -> Answer:
     """Do short work here, long work on another thread: the image cannot change."""
     size = sum(len(topic.partitions) for topic in islice(image.topics.values(), PARTITIONS_INLINE))
     if size < PARTITIONS_INLINE and len(image.topics) < PARTITIONS_INLINE:

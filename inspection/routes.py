@@ -5,12 +5,13 @@ from typing import Any, Final
 
 import msgspec
 
-from inspection import resources
+from inspection import replicas, resources
 from inspection.diff import DiffView
 from inspection.health import HealthView
 from inspection.parameters import LONG_MAX, Choice, Flag, Parameter, Place, WholeNumber
 from inspection.quorum_views import QuorumView
 from inspection.record_views import RecordsView
+from inspection.replicas import PartitionDetail, RecordsSummary
 from inspection.resources import (
     AclsView,
     BrokerDetail,
@@ -137,6 +138,30 @@ ROUTES: Final[tuple[Route, ...]] = (
             ),
         ),
         has_etag=True,
+    ),
+    Route(
+        path="/v1/partitions/{topic}/{partition}",
+        summary="One partition with its replica at this node: log, segments, producers, followers",
+        handler=replicas.partition,
+        answer=PartitionDetail,
+        parameters=(
+            _path("topic", "topic name"),
+            _number(
+                "partition",
+                "number of the partition",
+                place=Place.PATH,
+                maximum=NODE_ID_MAX,
+                is_required=True,
+            ),
+        ),
+        statuses=(404, 503),
+    ),
+    Route(
+        path="/v1/records",
+        summary="Counts of this broker's records: produced, fetched, replicated, waiting, behind",
+        handler=replicas.local_records,
+        answer=RecordsSummary,
+        statuses=(404, 503),
     ),
     Route(
         path="/v1/configs/{type}/{name}",

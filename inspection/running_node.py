@@ -7,6 +7,8 @@ consistent. Long work on an image (it is immutable) belongs on another thread.
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
+from broker.records_counts import RecordsCounts
+from broker.replica_views import LocalReplicaView
 from inspection.elections import Elections
 from inspection.quorum_views import (
     ElectionView,
@@ -16,6 +18,7 @@ from inspection.quorum_views import (
     replica_view,
 )
 from inspection.recorder import Recorder
+from inspection.records_side import RecordsSide
 from kernel.events import Now
 from kernel.kernel import Kernel
 from metadata.delta import MetadataDelta
@@ -27,7 +30,14 @@ from raft.messages import ReplicaState
 from raft.roles import Unattached
 from wire import codec
 from wire.errors import ErrorCode
-from wire.types import METADATA_TOPIC_NAME, DirectoryId, NodeId, Offset, OffsetAndEpoch
+from wire.types import (
+    METADATA_TOPIC_NAME,
+    DirectoryId,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    TopicIdPartition,
+)
 
 DESCRIBE_QUORUM: Final = 55
 ELECTIONS_MAX: Final = 50
@@ -75,6 +85,7 @@ class RunningNode:
         now: both clocks.
         ask: sends a request to the leader; None if the node cannot.
         recorder: measurements of the driver; None: an empty recorder.
+        records: of its broker; None if it serves none.
     """
 
     def __init__(
@@ -83,6 +94,7 @@ class RunningNode:
         now: Callable[[], Now],
         ask: Ask | None = None,
         recorder: Recorder | None = None,
+        records: RecordsSide | None = None,
     ) -> None:
         self._kernel = kernel
         self._log = kernel.log
@@ -92,6 +104,7 @@ class RunningNode:
         self.core = kernel.core
         self.state = kernel.state
         self.recorder = Recorder() if recorder is None else recorder
+        self._records = records
         self.now = now
         self._ask = ask
         self.not_ready: Callable[[], Sequence[str]] = tuple
@@ -156,6 +169,24 @@ class RunningNode:
     def oldest_offset(self) -> Offset:
         """Return the lowest offset that time travel reaches."""
         return oldest_offset(self.log_start_offset, self.snapshot_ids())
+
+    # ---- the records -------------------------------------------------------------------------
+
+    async def replica(self, key: TopicIdPartition) -> LocalReplicaView | None:
+        """View of this node's replica of a partition; None if it has none.
+
+        Raises:
+            RecordsStalledError: the thread of the records does not answer.
+        """
+        return None if self._records is None else await self._records.replica(key)
+
+    async def records_counts(self) -> RecordsCounts | None:
+        """Counts of this node's records; None if it serves none.
+
+        Raises:
+            RecordsStalledError: the thread of the records does not answer.
+        """
+        return None if self._records is None else await self._records.counts()
 
     # ---- the quorum --------------------------------------------------------------------------
 

@@ -43,6 +43,8 @@ class BrokerSide:
             failed=self._failed,
             loop=data_loop,
         )
+        self.run = self._data.run_threadsafe
+        """Runs a function on the thread of the records, between two turns."""
         self.end = ToRecords(self._data.post_threadsafe)
         """For the driver: takes the effects that are meant for the records."""
 

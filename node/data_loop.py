@@ -147,6 +147,11 @@ class DataLoop:
         with suppress(RuntimeError):  # the loop is closed: the node ends
             self._loop.call_soon_threadsafe(self._post_all, events, readings)
 
+    def run_threadsafe(self, call: Callable[[], None]) -> None:
+        """Run a function that raises nothing on this loop's thread, between two turns."""
+        with suppress(RuntimeError):  # the loop is closed: the node ends
+            self._loop.call_soon_threadsafe(call)
+
     def _post_all(self, events: Sequence[Event], readings: Mapping[int, bool]) -> None:
         for connection_id, is_wanted in readings.items():
             self._sockets.set_reading_by_kernel(connection_id, is_wanted=is_wanted)

@@ -48,6 +48,7 @@ from node.local_client import LocalClient
 from node.logs import write_log
 from node.measuring import measured_decoding
 from node.records_config import records_config
+from node.records_reader import RecordsReader
 from storage.errors import (
     CorruptFileError,
     CorruptLogError,
@@ -240,7 +241,7 @@ async def _serve(
         loop.add_signal_handler(number, lambda: driver.post(ShutdownRequested()))
     try:
         servers = await _listen_all(config, driver, side)
-        http = _http(config, kernel, driver)
+        http = _http(config, kernel, driver, _records_reader(broker, side, loop))
     except StartError as refusal:
         sys.stderr.write(f"{refusal}\n")
         if side is not None:
@@ -286,7 +287,15 @@ def _identity_fields(config: NodeConfig, kernel: Kernel) -> dict[str, object]:
     }
 
 
-def _http(config: NodeConfig, kernel: Kernel, driver: Driver) -> HttpListener | None:
+def _records_reader(
+    broker: Broker | None, side: BrokerSide | None, loop: asyncio.AbstractEventLoop
+) -> RecordsReader | None:
+    return None if broker is None or side is None else RecordsReader(broker, loop, side.run)
+
+
+def _http(
+    config: NodeConfig, kernel: Kernel, driver: Driver, records: RecordsReader | None
+) -> HttpListener | None:
     """Make the listener of the inspection API; None if it is not configured."""
     if config.inspection_listener is None:
         return None
@@ -294,7 +303,7 @@ def _http(config: NodeConfig, kernel: Kernel, driver: Driver) -> HttpListener | 
         ask = LocalClient(driver, config.broker_listeners[0].listener).ask
     else:
         ask = LeaderClient(partial(_leader_address, config, kernel)).ask
-    node = RunningNode(kernel, now, ask, driver.recorder)
+    node = RunningNode(kernel, now, ask, driver.recorder, records)
     limits = inspection_limits(dict(config.properties))
     return HttpListener(node, config.inspection_listener, limits)
 

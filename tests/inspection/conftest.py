@@ -47,9 +47,9 @@ class Site:
         return await response.json(content_type=None)
 
 
-async def open_site(world: World, node_id: int) -> Site:
+async def open_site(world: World, node_id: int, records: Any = None) -> Site:
     errors: list[str] = []
-    node = RunningNode(world.kernel(node_id), world._now)
+    node = RunningNode(world.kernel(node_id), world._now, records=records)
     app = application(Service(node), lambda path, stack: errors.append(f"{path}\n{stack}"))
     client = TestClient(TestServer(app))
     await client.start_server()

@@ -17,6 +17,7 @@ from inspection.resources import Service
 from inspection.running_node import RunningNode
 from inspection.server import HttpServer, Limits
 from tests.inspection.conftest import ready_world
+from tests.inspection.records import Beside
 
 pytestmark = pytest.mark.interop
 
@@ -27,7 +28,7 @@ STREAM = "/v1/metadata/stream"  # it does not end; tests/inspection/test_stream.
 def url() -> Iterator[str]:
     """A node's API on a loop of its own."""
     loop, world, errors = asyncio.new_event_loop(), ready_world(), list[str]()
-    service = Service(RunningNode(world.kernel(1), world._now))
+    service = Service(RunningNode(world.kernel(1), world._now, records=Beside(world.kernel(1))))
     world.run_for(600)
     server = HttpServer(service, Limits(), lambda path, stack: errors.append(f"{path}\n{stack}"))
     listening = socket.create_server(("127.0.0.1", 0))

@@ -1,0 +1,26 @@
+"""The records of a running broker as the API reads them: values made on their own thread."""
+
+from typing import Protocol
+
+from broker.records_counts import RecordsCounts
+from broker.replica_views import LocalReplicaView
+from wire.types import TopicIdPartition
+
+
+class RecordsStalledError(Exception):
+    """The thread of the records has not answered in time, or too many wait for it."""
+
+
+class RecordsSide(Protocol):
+    """The records of one broker, on another thread.
+
+    Both raise RecordsStalledError; the loop of the caller goes on meanwhile.
+    """
+
+    async def replica(self, key: TopicIdPartition) -> LocalReplicaView | None:
+        """View of a replica; None if the broker hosts none."""
+        ...
+
+    async def counts(self) -> RecordsCounts:
+        """Count what the broker did and has."""
+        ...
