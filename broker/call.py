@@ -28,7 +28,7 @@ class Call:
             response, and then the reason to close the connection, if it is to be closed.
     """
 
-    __slots__ = ("_respond", "caller", "frame", "header", "listener", "position")
+    __slots__ = ("_respond", "caller", "frame", "header", "listener", "position", "withdraw")
 
     def __init__(
         self,
@@ -46,6 +46,17 @@ class Call:
         self.caller = caller
         self.listener = listener
         self._respond = respond
+        self.withdraw: Callable[[], None] | None = None
+        """Ends the wait for the answer when the client has gone; None if nobody can."""
+
+    def park(self, withdraw: Callable[[], None] | None) -> None:
+        """Let the frame go while the answer waits for others; ignored without `withdraw`.
+
+        Args:
+            withdraw: ends the wait of a call; None if it is answered.
+        """
+        if withdraw is not None:
+            self.frame, self.withdraw = bytearray(), withdraw
 
     def body(self) -> Body:
         """The request as kio's newest class.

@@ -7,10 +7,11 @@ bytes and fill the slots of forwarded requests first in, first out; responses of
 in the order of requests.
 
 Limits: unanswered calls and requests of a connection, above which it is not read; bytes of the
-frames of unanswered calls over all connections (`queued_bytes_max`), above which the connections
-that would hold more wait in the order in which they came and are not read. Requests smaller than
-`SMALL_BYTES_MAX` other than Produce do not wait for those bytes: a Produce with acks=all holds its
-own until followers have fetched. The driver does not read a connection with unsent output.
+frames of calls over all connections (`queued_bytes_max`), above which the connections that would
+hold more wait in the order in which they came and are not read. A call that waits for replicas or
+records (`Call.park`) holds no bytes, and ends with its connection. Requests smaller than
+`SMALL_BYTES_MAX` other than Produce do not wait for those bytes. The driver does not read a
+connection with unsent output.
 
 As in Kafka, what was asked before the reason to close a connection is answered first.
 """
@@ -63,7 +64,8 @@ class _Client:
 
     `waiting` are frames that are not taken yet, `forwarded` the slots of the requests that the
     kernel has. `broken` is the reason to close it behind the waiting frames, `closing` the one
-    behind the answers before slot `end_slot`.
+    behind the answers before slot `end_slot`. `parked` has, by slot, what ends the waits of calls
+    that hold no frame.
     """
 
     __slots__ = (
@@ -79,6 +81,7 @@ class _Client:
         "is_read",
         "is_used",
         "listener",
+        "parked",
         "responses",
         "slots",
         "waiting",
@@ -94,6 +97,7 @@ class _Client:
         self.responses = FrameReader(_RESPONSE_BYTES_MAX)
         self.waiting: deque[bytearray] = deque()
         self.calls = 0
+        self.parked: dict[int, Callable[[], None]] = {}
         self.broken: str | None = None
         self.closing: str | None = None
         self.end_slot = 0
@@ -101,11 +105,17 @@ class _Client:
         self.is_read = True
         self.is_used = False
 
+    def answered(self, slot: int) -> None:
+        """Note the answer to a call."""
+        self.calls -= 1
+        self.is_used = True
+        self.parked.pop(slot, None)
+
 
 class _Reply:
     """The answer to one call, to come once."""
 
-    __slots__ = ("_answered", "client", "queued_bytes", "slot")
+    __slots__ = ("_answered", "client", "is_answered", "queued_bytes", "slot")
 
     def __init__(
         self,
@@ -117,8 +127,10 @@ class _Reply:
         self.client = client
         self.slot = client.slots.take()
         self.queued_bytes = queued_bytes
+        self.is_answered = False
 
     def __call__(self, parts: Sequence[Part] | None, close_reason: str | None) -> None:
+        self.is_answered = True
         self._answered(self, parts, close_reason)
 
 
@@ -319,6 +331,9 @@ class Front:
             self._handlers[header.api_key](call)
         except RemoteProtocolError as error:
             reply(None, str(error))
+        if call.withdraw is not None and not reply.is_answered:
+            client.parked[reply.slot] = call.withdraw
+            self._release_bytes(reply)
 
     # ---- answers -----------------------------------------------------------------------------
 
@@ -326,11 +341,8 @@ class Front:
         self, reply: _Reply, parts: Sequence[Part] | None, close_reason: str | None
     ) -> None:
         client = reply.client
-        if reply.queued_bytes:
-            self._queued_bytes -= reply.queued_bytes
-            self._wake_starved()
-        client.calls -= 1
-        client.is_used = True
+        self._release_bytes(reply)
+        client.answered(reply.slot)
         if self._clients.get(client.connection_id) is not client:
             _close_slices(parts or ())
             return
@@ -338,6 +350,13 @@ class Front:
             self._end(client, close_reason)
         self._release(client, reply.slot, () if parts is None else _framed(parts))
         self._woken[client.connection_id] = client
+
+    def _release_bytes(self, reply: _Reply) -> None:
+        """Give back the bytes of a frame that is not needed any more."""
+        if reply.queued_bytes:
+            self._queued_bytes -= reply.queued_bytes
+            reply.queued_bytes = 0
+            self._wake_starved()
 
     def _release(self, client: _Client, slot: int, content: Sequence[Part]) -> None:
         parts = [part for each in client.slots.release(slot, content) for part in each]
@@ -393,6 +412,8 @@ class Front:
         self._leave_starved(client)
         for parts in client.slots.drop():
             _close_slices(parts)
+        for withdraw in client.parked.values():
+            withdraw()
         if client.is_at_kernel:
             self._effects.append(CloseAtKernel(client.connection_id))
 

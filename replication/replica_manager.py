@@ -7,6 +7,7 @@ apache/kafka: core/.../server/ReplicaManager.scala
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
@@ -51,6 +52,11 @@ AnswerAppend = Callable[[AppendResults], None]
 AnswerFetch = Callable[[Sequence[PartitionRead]], None]
 """Function that takes the reads with their records: it sends or closes each."""
 AnswerDeletion = Callable[[DeletionResults], None]
+Withdraw = Callable[[], None]
+"""Ends a request that waits, whose client has gone: it is not answered."""
+WAIT_MS_MAX: Final = 600_000
+"""Longest wait of a request, whatever it asks for: Kafka closes its connection as idle by then
+(`connections.max.idle.ms`). A connection that is not read does not tell when its client goes."""
 _REQUIRED_ACKS: Final = (ALL_IN_SYNC, 0, 1)
 _NO_OFFSET: Final = Offset(-1)
 
@@ -198,8 +204,8 @@ class ReplicaManager:
         timeout_ms: int,
         answer: AnswerAppend,
         origin: Origin = Origin.CLIENT,
-    ) -> None:
-        """Append batches to the partitions that this broker leads.
+    ) -> Withdraw | None:
+        """Append batches to the partitions that this broker leads; None if that is answered.
 
         Args:
             batches: as `Partition.append_as_leader` takes them.
@@ -211,7 +217,7 @@ class ReplicaManager:
         if not has_valid_acks(required_acks):
             refused = AppendResult(code=ErrorCode.invalid_required_acks)
             answer(dict.fromkeys(batches, refused))
-            return
+            return None
         steps = {
             key: append_batch(self._partition(key), batch, required_acks, self._clock, origin)
             for key, batch in batches.items()
@@ -219,8 +225,9 @@ class ReplicaManager:
         results = {key: step.result for key, step in steps.items()}
         for key, batch in batches.items():
             self._counters.appended(results[key], len(batch.buffer))
+        withdraw = None
         if required_acks == ALL_IN_SYNC:
-            self._answer_when_committed(_Produce(results, answer), timeout_ms)
+            withdraw = self._answer_when_committed(_Produce(results, answer), timeout_ms)
         else:
             answer(results)
         for key, step in steps.items():
@@ -230,17 +237,25 @@ class ReplicaManager:
                 self.took(key, step.changed)
                 self._check_fetches(key)
                 self._on_appended(key)
+        return withdraw
 
-    def _answer_when_committed(self, request: _Produce, timeout_ms: int) -> None:
+    def _answer_when_committed(self, request: _Produce, timeout_ms: int) -> Withdraw | None:
         results = request.results
         statuses = {
             key: AwaitedOffset(Offset(result.end_offset), result.code)
             for key, result in results.items()
         }
         produce = DelayedProduce(request, statuses, self._leader)
-        deadline_ms = self._clock.now_ms + timeout_ms
-        if self._produces.try_complete_else_watch(produce, statuses, deadline_ms) is None:
+        watched = self._produces.try_complete_else_watch(
+            produce, statuses, self._deadline_ms(timeout_ms)
+        )
+        if watched is None:
             self._end_produce(produce)
+            return None
+        return partial(self._produces.cancel, watched)
+
+    def _deadline_ms(self, wait_ms: int) -> int:
+        return self._clock.now_ms + min(wait_ms, WAIT_MS_MAX)
 
     def _end_produce(self, produce: DelayedProduce[_Produce]) -> None:
         request = produce.request
@@ -255,8 +270,8 @@ class ReplicaManager:
         *,
         max_bytes: int,
         answer: AnswerFetch,
-    ) -> None:
-        """Read partitions; with too few records wait for more.
+    ) -> Withdraw | None:
+        """Read partitions; with too few records wait for more. None if that is answered.
 
         Args:
             params: of the request.
@@ -265,6 +280,7 @@ class ReplicaManager:
             answer: called once; it has the reads and their records.
         """
         self._counters.fetch_requests += len(wanted)
+        withdraw = None
         reads = self._read(params, wanted, max_bytes, updates_replicas=True)
         if is_answered_at_once(params, [read.row for read in reads]):
             answer(reads)
@@ -277,11 +293,16 @@ class ReplicaManager:
                 self,
             )
             keys = [each.key for each in wanted]
-            deadline_ms = self._clock.now_ms + params.max_wait_ms
-            if self._fetches.try_complete_else_watch(fetch, keys, deadline_ms) is None:
+            watched = self._fetches.try_complete_else_watch(
+                fetch, keys, self._deadline_ms(params.max_wait_ms)
+            )
+            if watched is None:
                 self._end_fetch(fetch)
+            else:
+                withdraw = partial(self._fetches.cancel, watched)
         for read in reads:
             self.took(read.wanted.key, read.changed)
+        return withdraw
 
     def _read(
         self,
@@ -354,8 +375,10 @@ class ReplicaManager:
         *,
         timeout_ms: int,
         answer: AnswerDeletion,
-    ) -> None:
+    ) -> Withdraw | None:
         """Raise log starts of partitions that this broker leads; answer when live replicas have.
+
+        None if that is answered.
 
         Args:
             offsets: first offset to keep, -1 for the high watermark.
@@ -375,9 +398,13 @@ class ReplicaManager:
             else:
                 statuses[key] = AwaitedOffset(deletion.requested_offset)
         delayed = DelayedDeleteRecords(answer, statuses, self._leader)
-        deadline_ms = self._clock.now_ms + timeout_ms
-        if self._deletions.try_complete_else_watch(delayed, statuses, deadline_ms) is None:
+        watched = self._deletions.try_complete_else_watch(
+            delayed, statuses, self._deadline_ms(timeout_ms)
+        )
+        if watched is None:
             answer(delayed.results)
+            return None
+        return partial(self._deletions.cancel, watched)
 
     # -- ISR ------------------------------------------------------------------------------------
 

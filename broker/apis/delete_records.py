@@ -37,10 +37,10 @@ class RecordDeletions(Protocol):
         *,
         timeout_ms: int,
         answer: Callable[[Mapping[TopicIdPartition, DeletedRecords]], None],
-    ) -> None:
+    ) -> Callable[[], None] | None:
         """Raise log starts; `answer` is called once, at the time-out at the latest.
 
-        Without an offset it is called now.
+        Without an offset it is called now. Returned is what ends the wait, None if it has ended.
         """
         ...
 
@@ -75,11 +75,12 @@ class DeleteRecords:
                 found[asked.partition_index] = row
                 if not isinstance(row, DeletedRecords):
                     offsets[row] = asked.offset
-        self._deletions.delete_records(
+        withdraw = self._deletions.delete_records(
             offsets,
             timeout_ms=milliseconds(body.timeout),
             answer=lambda results: _answer(call, rows, results),
         )
+        call.park(withdraw)
 
     def _row(
         self, topic: str, number: int, *, is_allowed: bool

@@ -91,14 +91,16 @@ class Fetch:
         )
         wanted, refused = self._divided(call, request, context.partitions())
         max_bytes = max(0, min(request.max_bytes, self._bytes_max))
-        self._manager.fetch(
+        is_follower = request.replica_id >= 0
+        withdraw = self._manager.fetch(
             _params(version, request, max_bytes),
             wanted,
             max_bytes=max_bytes,
             answer=lambda reads: self._answer(
-                call, context, refused, reads, is_follower=request.replica_id >= 0
+                call, context, refused, reads, is_follower=is_follower
             ),
         )
+        call.park(withdraw)
 
     # -- the request ----------------------------------------------------------------------------
 

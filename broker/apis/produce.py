@@ -107,12 +107,14 @@ class Produce:
         if not appends:
             self._answer(call, request.acks, known, {})
             return
-        self._manager.append(
+        acks = request.acks  # the answer must not hold the request, whose records are in the frame
+        withdraw = self._manager.append(
             {row.key: row.batch for row in appends},
-            required_acks=request.acks,
+            required_acks=acks,
             timeout_ms=request.timeout_ms,
-            answer=lambda results: self._answer(call, request.acks, known, results),
+            answer=lambda results: self._answer(call, acks, known, results),
         )
+        call.park(withdraw)
 
     # -- the request ----------------------------------------------------------------------------
 

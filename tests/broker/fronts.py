@@ -1,6 +1,6 @@
 """A front with handlers that keep their calls, and the frames of its clients."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
@@ -49,12 +49,23 @@ def produce(size_bytes: int) -> bytearray:
 class Fronts:
     """The front of a broker that serves four APIs, with what it has told its driver."""
 
-    def __init__(self, *, is_serving: bool = True, used_interval_ms: int = 60_000) -> None:
+    def __init__(
+        self,
+        *,
+        is_serving: bool = True,
+        used_interval_ms: int = 60_000,
+        handle: Callable[[Call], None] = lambda _: None,
+    ) -> None:
         self.clock = Clock(Now(1_000, 5_000))
         self.effects: list[Effect] = []
         self.calls: list[Call] = []
         served = (PRODUCE, FETCH, LIST_OFFSETS, INIT_PRODUCER_ID)
-        handlers = dict.fromkeys(served, self.calls.append)
+
+        def keep(call: Call) -> None:
+            self.calls.append(call)
+            handle(call)
+
+        handlers = dict.fromkeys(served, keep)
         self.front = Front(
             handlers,
             QUEUED_BYTES_MAX,

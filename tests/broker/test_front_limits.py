@@ -2,6 +2,7 @@
 
 import pytest
 
+from broker.call import Call
 from broker.effects import UsedAtKernel
 from broker.front import CALLS_MAX, SMALL_BYTES_MAX
 from network.clock import Now
@@ -13,7 +14,7 @@ from tests.broker.fronts import (
     produce,
     request,
 )
-from wire.api_keys import FETCH
+from wire.api_keys import FETCH, PRODUCE
 from wire.connection import IN_FLIGHT_MAX
 from wire.framing import frame
 
@@ -220,3 +221,52 @@ def test_the_time_of_notes_begins_with_the_first_connection(after_ms: int) -> No
     assert fronts.front.next_ms() == 5_100 + after_ms
     fronts.open(3)
     assert fronts.front.next_ms() == 5_100 + after_ms
+
+
+# ---- calls that wait without their frame -----------------------------------------------------
+
+
+def parking(ended: list[int]) -> Fronts:
+    """A front whose handlers park each call."""
+    return Fronts(handle=lambda call: call.park(lambda: ended.append(call.header.api_key)))
+
+
+def test_a_call_that_waits_for_others_gives_its_frame_back() -> None:
+    """Else producers with acks=all would hold up all others while a follower is gone."""
+    ended: list[int] = []
+    fronts = parking(ended)
+    fronts.open()
+    fronts.receive(produce(QUEUED_BYTES_MAX), produce(QUEUED_BYTES_MAX))
+    assert [len(call.frame) for call in fronts.calls] == [0, 0]
+    assert fronts.front.queued_bytes == 0
+    for call in fronts.calls:
+        fronts.end(call)
+    assert fronts.front.queued_bytes == 0
+    assert ended == []
+
+
+def test_what_a_closed_connection_waits_for_is_withdrawn_once() -> None:
+    ended: list[int] = []
+    fronts = parking(ended)
+    fronts.open()
+    fronts.receive(request(FETCH, 100), produce(100), request(FETCH, 100))
+    fronts.answer(fronts.calls[0], b"first")
+    fronts.front.closed(1)
+    assert ended == [PRODUCE, FETCH]
+    fronts.front.closed(1)
+    assert len(ended) == 2
+
+
+def test_a_call_that_was_answered_before_it_is_parked_is_not_withdrawn() -> None:
+    """A step may complete what it began to wait for."""
+    ended: list[int] = []
+
+    def handle(call: Call) -> None:
+        call.answer_nothing()
+        call.park(lambda: ended.append(1))
+
+    fronts = Fronts(handle=handle)
+    fronts.open()
+    fronts.receive(produce(100))
+    fronts.front.closed(1)
+    assert ended == []

@@ -1,6 +1,7 @@
 """Two whole brokers: what one appends the other fetches, and who produced is answered then."""
 
 import uuid
+import weakref
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -18,6 +19,7 @@ from broker.effects import (
 )
 from broker.events import (
     BrokerEpochChanged,
+    ConnectionClosed,
     ConnectionOpened,
     Event,
     FramesReceived,
@@ -29,11 +31,12 @@ from broker.events import (
 )
 from broker.front import CALLS_MAX
 from metadata.records import RegisterBrokerRecord, RegisteredEndpoint, UnfenceBrokerRecord
+from replication.replica_manager import WAIT_MS_MAX
 from tests.broker.brokers import Driven, response
 from tests.broker.fronts import LISTENER, content
 from tests.broker.metadata_log import D1, A, MetadataLog
 from wire import codec
-from wire.api_keys import ALTER_PARTITION, FETCH, PRODUCE
+from wire.api_keys import ALTER_PARTITION, DELETE_RECORDS, FETCH, PRODUCE
 from wire.api_table import ListenerKind, api_versions_body, apis
 from wire.batch import encode_batch
 from wire.connection import ServerConnection
@@ -247,3 +250,57 @@ def test_a_consumer_that_waits_at_the_follower_gets_them_with_the_high_watermark
     pair.pass_time(500)
     pair.replicate()
     assert fetched(pair.answers[-1]) == (ErrorCode.none, 2, BATCH_BYTES)
+
+
+def delete_records(timeout: timedelta) -> Any:
+    new = codec.newest(DELETE_RECORDS, "request")
+    row = new.DeleteRecordsPartition(partition_index=0, offset=0)
+    topic = new.DeleteRecordsTopic(name="a", partitions=(row,))
+    return new.DeleteRecordsRequest(topics=(topic,), timeout=timeout)
+
+
+LONGEST = timedelta(milliseconds=2**31 - 1)
+
+
+class Frame(bytearray):
+    """A frame whose end can be seen."""
+
+    __slots__ = ("__weakref__",)
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "body"),
+    [
+        (FETCH, 17, fetch(min_bytes=1, max_wait=LONGEST)),
+        (PRODUCE, 13, replace(produce(-1), timeout=LONGEST)),
+        (DELETE_RECORDS, 2, delete_records(LONGEST)),
+    ],
+)
+def test_what_closed_connections_waited_for_leaves_nothing(
+    api_key: int, version: int, body: Any
+) -> None:
+    pair = Pair()
+    waiting = pair.leader.broker._replicas
+    frame = Frame(codec.encode_request(api_key, version, 5, "client", body))
+    request = weakref.ref(frame)
+    pair.leader.step(FramesReceived(CLIENT, [frame]))
+    del frame
+    assert sum(waiting.waiting_counts) == 1
+    assert request() is None, "the frame is gone while the request waits"
+    pair.leader.step(ConnectionClosed(CLIENT))
+    assert waiting.waiting_counts == (0, 0, 0)
+
+
+def test_no_request_waits_longer_than_an_idle_connection_lives() -> None:
+    """Its connection may not be read, so that nobody would tell of its end."""
+    pair = Pair()
+    pair.request(FETCH, 17, fetch(min_bytes=10_000, max_wait=LONGEST))
+    pair.request(PRODUCE, 13, replace(produce(-1), timeout=LONGEST))
+    pair.request(DELETE_RECORDS, 2, delete_records(LONGEST))
+    waiting = pair.leader.broker._replicas
+    pair.leader.now_ms += WAIT_MS_MAX - 1
+    pair.leader.step(TimeAdvanced())
+    assert waiting.waiting_counts == (1, 1, 1)
+    pair.leader.now_ms += 1
+    pair.leader.step(TimeAdvanced())
+    assert waiting.waiting_counts == (0, 0, 0)
