@@ -24,6 +24,7 @@ from inspection.negotiation import (
 from inspection.openapi import document
 from inspection.parameters import read_parameters
 from inspection.problem import CONTENT_TYPE, Problem
+from inspection.records_side import RecordsStalledError
 from inspection.resources import ImageView, Service
 from inspection.routes import ROUTES, Route
 from inspection.stream import STREAMS_MAX, Streams
@@ -52,10 +53,18 @@ def application(
     described = _json.encode(document())
     page = package_files.files("inspection").joinpath("static/index.html").read_bytes()
 
+    async def scraped() -> bytes:
+        """Return all metrics; those of the records are left out while these do not answer."""
+        try:
+            counts = await service.node.records_counts()
+        except RecordsStalledError:
+            counts = None
+        return metrics.text(counts)
+
     for path, serve in (
-        ("/metrics", _plain(metrics.text, METRICS_TYPE)),
-        ("/openapi.json", _plain(lambda: described, JSON)),
-        ("/", _plain(lambda: page, "text/html; charset=utf-8")),
+        ("/metrics", _plain(scraped, METRICS_TYPE)),
+        ("/openapi.json", _constant(described, JSON)),
+        ("/", _constant(page, "text/html; charset=utf-8")),
     ):
         app.router.add_get(path, serve, expect_handler=_expectation)
 
@@ -66,12 +75,21 @@ def application(
     return app
 
 
-def _plain(content: Callable[[], bytes], content_type: str) -> Handler:
+def _constant(content: bytes, content_type: str) -> Handler:
+    """Handler of a resource that never changes."""
+
+    async def unchanged() -> bytes:
+        return content
+
+    return _plain(unchanged, content_type)
+
+
+def _plain(content: Callable[[], Awaitable[bytes]], content_type: str) -> Handler:
     """Handler of a resource with one media type and no parameters."""
 
     async def serve(request: web.Request) -> web.StreamResponse:
         read_parameters((), {}, list(request.query.items()))
-        return _finished(request, content(), content_type)
+        return _finished(request, await content(), content_type)
 
     return serve
 

@@ -14,8 +14,10 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 
+from broker.records_counts import RecordsCounts
 from inspection.partition_counts import PartitionCounts
 from inspection.recorder import NS_PER_MS
+from inspection.records_metrics import MANAGER, records_metrics
 from inspection.running_node import RunningNode
 from inspection.timings import CONTROLLER, RAFT, broker_timings, controller_timings, raft_timings
 from metadata.features import supported_features
@@ -49,14 +51,16 @@ class NodeMetrics:
         self._recorder = node.recorder
         self._counted_elections = node.elections_counted
         self._counts = PartitionCounts(node) if counts is None else counts
+        self._records: RecordsCounts | None = None
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
         GCCollector(registry=self._registry)
         self._registry.register(self)
 
-    def text(self) -> bytes:
-        """Return all metrics in the exposition format."""
+    def text(self, records: RecordsCounts | None = None) -> bytes:
+        """Return all metrics in the exposition format; those of the records if they are given."""
+        self._records = records
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
@@ -75,6 +79,8 @@ class NodeMetrics:
         if self._node.config.is_broker:
             yield from self._broker()
             yield from broker_timings(self._recorder)
+            if self._records is not None:
+                yield from records_metrics(self._records)
 
     def _controller(self) -> Iterator[Metric]:
         """Metrics of the controller: counts of brokers, topics and partitions, and its offsets."""
@@ -243,7 +249,7 @@ class NodeMetrics:
         node = self._node
         counts = self._counts.newest()
         metadata = "kafka_server_broker_metadata_metrics_"
-        manager = "kafka_server_replicamanager_"
+        manager = MANAGER
         for name, value, text in (
             (metadata + "last_applied_record_offset", node.committed_end - 1, "of the image"),
             (
@@ -258,6 +264,7 @@ class NodeMetrics:
             (manager + "leadercount", counts.led_here, "partitions led here"),
             (manager + "partitioncount", counts.hosted_here, "partitions hosted here"),
             (manager + "underreplicatedpartitions", counts.under_replicated_here, "led here"),
+            (manager + "underminisrpartitioncount", counts.under_min_isr_here, "led here"),
             (manager + "atminisrpartitioncount", counts.at_min_isr_here, "led here"),
             (
                 "kafka_server_kafkaserver_brokerstate",

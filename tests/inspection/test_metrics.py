@@ -3,19 +3,27 @@
 import math
 import re
 from pathlib import Path
+from typing import Any
 
+import msgspec
+
+from broker.records_counts import DelayedCount, LogSize, RecordsCounts
 from inspection.metrics import ACTIVE, NodeMetrics, camel_case
 from inspection.recorder import Recorder
 from inspection.running_node import RunningNode
 from metadata.features import CONTROLLER_FEATURES
+from replication.counters import Counters
+from tests.broker.test_broker import list_offsets
 from tests.inspection.conftest import ready_world
+from tests.inspection.records import Beside
 from tests.inspection.test_api import write_snapshot
 from tests.inspection.test_recorder import core_of
 from tests.kernel.harness import World
+from wire.api_keys import FETCH, LIST_OFFSETS, PRODUCE
 
 MS = 1_000_000
 DOCUMENT = Path(__file__).parents[2] / "docs" / "running.md"
-DOCUMENTED = re.compile(r"`(kafka_[a-z_F]+)(?:\{[a-zA-Z]+\})?`")
+DOCUMENTED = re.compile(r"`(kafka_[a-z_F]+)(?:\{[a-zA-Z,]+\})?`")
 
 
 def scraped(recorder: Recorder | None = None) -> dict[str, float]:
@@ -23,12 +31,22 @@ def scraped(recorder: Recorder | None = None) -> dict[str, float]:
     world = ready_world()
     leader = world.active()
     assert leader is not None
-    return scraped_of(RunningNode(world.kernel(leader), world._now, recorder=recorder))
+    kernel = world.kernel(leader)
+    counts = served_counts(kernel)
+    return scraped_of(RunningNode(kernel, world._now, recorder=recorder), counts)
 
 
-def scraped_of(node: RunningNode) -> dict[str, float]:
+def served_counts(kernel: Any) -> RecordsCounts:
+    """Counts of a broker with one connection, which asked for offsets."""
+    driven = Beside(kernel).driven
+    driven.connect()
+    driven.request(LIST_OFFSETS, 7, list_offsets())
+    return driven.broker.counts()
+
+
+def scraped_of(node: RunningNode, counts: RecordsCounts | None = None) -> dict[str, float]:
     """Values by name and labels, of one node."""
-    lines = NodeMetrics(node).text().decode().splitlines()
+    lines = NodeMetrics(node).text(counts).decode().splitlines()
     samples = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     return {name: float(value) for name, value in samples}
 
@@ -153,3 +171,64 @@ def test_features_are_named_as_kafka_names_them() -> None:
     assert camel_case("metadata.version") == "metadataVersion"
     assert camel_case("eligible.leader.replicas.version") == "eligibleLeaderReplicasVersion"
     assert camel_case("one") == "one"
+
+
+def test_counts_of_records_under_kafkas_names() -> None:
+    counters = Counters(*range(1, 13))
+    counts = RecordsCounts(
+        counters=counters,
+        requests={(PRODUCE, 9): 21, (FETCH, 17): 22},
+        connections={"PLAINTEXT": 23, "OTHER": 24},
+        queued_bytes=25,
+        offline_replicas=26,
+        offline_log_dirs=27,
+        produce=DelayedCount(28, 29),
+        fetch=DelayedCount(30, 31),
+        delete_records=DelayedCount(32, 33),
+        replica_lag_max=34,
+        failed_partitions=35,
+        logs=(LogSize("t", 1, 36, 37, 38, 39),),
+    )
+    world = ready_world()
+    values = scraped_of(RunningNode(world.kernel(1), world._now), counts)
+    topics, manager = "kafka_server_brokertopicmetrics_", "kafka_server_replicamanager_"
+    for name, value in (
+        (topics + "messagesin_total", counters.messages_in),
+        (topics + "bytesin_total", counters.bytes_in),
+        (topics + "bytesout_total", counters.bytes_out),
+        (topics + "replicationbytesin_total", counters.replication_bytes_in),
+        (topics + "replicationbytesout_total", counters.replication_bytes_out),
+        (topics + "totalproducerequests_total", counters.produce_requests),
+        (topics + "totalfetchrequests_total", counters.fetch_requests),
+        (topics + "failedproducerequests_total", counters.failed_produce_requests),
+        (topics + "failedfetchrequests_total", counters.failed_fetch_requests),
+        (manager + "isrshrinks_total", counters.isr_shrinks),
+        (manager + "isrexpands_total", counters.isr_expands),
+        (manager + "failedisrupdates_total", counters.failed_isr_updates),
+        ('kafka_network_requestmetrics_requests_total{request="Produce",version="9"}', 21),
+        ('kafka_network_requestmetrics_requests_total{request="Fetch",version="17"}', 22),
+        ('kafka_server_socketservermetrics_connection_count{listener="PLAINTEXT"}', 23),
+        ('kafka_server_socketservermetrics_connection_count{listener="OTHER"}', 24),
+        (manager + "offlinereplicacount", 26),
+        ("kafka_log_logmanager_offlinelogdirectorycount", 27),
+        (delayed("purgatorysize", "Produce"), 28),
+        (delayed("numdelayedoperations", "Produce"), 29),
+        (delayed("purgatorysize", "Fetch"), 30),
+        (delayed("numdelayedoperations", "Fetch"), 31),
+        (delayed("purgatorysize", "DeleteRecords"), 32),
+        (delayed("numdelayedoperations", "DeleteRecords"), 33),
+        ('kafka_server_replicafetchermanager_maxlag{clientId="Replica"}', 34),
+        ('kafka_server_replicafetchermanager_failedpartitionscount{clientId="Replica"}', 35),
+        ('kafka_log_log_size{partition="1",topic="t"}', 36),
+        ('kafka_log_log_logstartoffset{partition="1",topic="t"}', 37),
+        ('kafka_log_log_logendoffset{partition="1",topic="t"}', 38),
+        ('kafka_log_log_numlogsegments{partition="1",topic="t"}', 39),
+    ):
+        assert values[name] == value, name
+    many = msgspec.structs.replace(counts, logs=None)
+    values = scraped_of(RunningNode(world.kernel(1), world._now), many)
+    assert not [name for name in values if name.startswith("kafka_log_log_")]
+
+
+def delayed(name: str, kind: str) -> str:
+    return f'kafka_server_delayedoperationpurgatory_{name}{{delayedOperation="{kind}"}}'

@@ -51,6 +51,8 @@ async def test_a_partition_with_the_replica_at_its_leader(serving: tuple[Site, B
     assert [segment["largest_timestamp_ms"] for segment in log["segments"]] == [2]
     assert [each["producer_id"] for each in log["producers"]] == [9]
     assert len(replica["leadership"]["followers"]) == 2
+    text = await (await site.client.get("/metrics")).text()
+    assert "kafka_server_brokertopicmetrics_messagesin_total 2.0" in text
     site_answer = await site.get("/v1/records")
     assert site_answer["counters"]["messages_in"] == 2
     assert site_answer["leader_count"] >= 1
@@ -65,6 +67,9 @@ async def test_records_that_do_not_answer_are_503(serving: tuple[Site, Beside]) 
         problem = await site.get(path, 503)
         assert "does not answer" in problem["detail"]
     await site.get("/v1/partitions")
+    text = await (await site.client.get("/metrics")).text()
+    assert "kafka_server_replicamanager_leadercount" in text
+    assert "messagesin" not in text
     await site.get("/livez")
 
 
