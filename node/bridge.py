@@ -6,7 +6,8 @@ them.
 
 A connection to a broker listener has a twin of the same id at the kernel. When the kernel does not
 want to read it, its socket is not read: requests that the kernel does not take yet must not pile up
-there, and only the operating system's buffer holds as many as one client may send.
+there, and only the operating system's buffer holds as many as one client may send. Nor is it read
+before the twin is made: the kernel's limits on connections hold for requests about records too.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -82,7 +83,11 @@ class ToRecords:
         self._queued.append(_RECORDS_EVENTS[type(effect)](effect))
 
     def twin(self, connection_id: int) -> "Twin":
-        """Make the kernel's end of a connection to a broker listener."""
+        """Make the kernel's end of a connection to a broker listener, which is read from now on.
+
+        What the kernel says about that in the step that takes the connection replaces it.
+        """
+        self.queue_reading(connection_id, is_wanted=True)
         return Twin(self, connection_id)
 
     def queue(self, event: records_events.Event) -> None:

@@ -61,8 +61,9 @@ class RecordSocket:
         self._output = Output(connection, is_cached=owner.is_cached)
         self._is_read = True
         """False while the broker takes no frames."""
-        self._is_read_by_kernel = True
-        """False while the kernel takes no bytes of its connection of the same id."""
+        self._is_read_by_kernel = False
+        """False while the kernel takes no bytes of its connection of the same id, and until it has
+        taken that connection, which it may refuse or delay."""
         self._is_closing = False
         """True when nothing is read any more."""
         self._has_ended = False
@@ -293,7 +294,6 @@ class RecordSockets:
         self._by_id[connection_id] = opened
         self._sockets[opened] = None
         self.post(ConnectionOpened(connection_id, listener, host))
-        opened.apply_reading()
 
     def __len__(self) -> int:
         """Return the number of sockets, closed ones with unsent bytes among them."""

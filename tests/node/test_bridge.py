@@ -111,7 +111,7 @@ def test_what_a_step_says_is_handed_over_at_once_and_in_order():
     assert [[event.connection_id for event in batch] for batch in posted] == [[2, 1, 3]]
 
 
-def test_a_twin_keeps_the_order_of_its_bytes_and_its_end_and_only_the_last_word_on_reading():
+def test_a_twin_has_its_connection_read_and_keeps_the_order_of_its_bytes_and_its_end():
     posted = []
     end = ToRecords(lambda *what: posted.append(what))
     end.flush()
@@ -133,7 +133,7 @@ def test_a_twin_keeps_the_order_of_its_bytes_and_its_end_and_only_the_last_word_
         records_events.KernelBytes(6, b"b"),
         records_events.KernelClosed(5, CLOSED_BY_KERNEL),
     ]
-    assert posted == [([], {6: False}), (events, {5: True})]
+    assert posted == [([], {5: True, 6: False}), (events, {5: True})]
 
 
 # ---- around a real kernel ----------------------------------------------------------------------

@@ -61,6 +61,7 @@ class Script:
         self.settled = deque()
         self.deadline_ms = NEVER_MS
         self.thread = None
+        self.admit = None
 
     def take(self, events, now):
         self.thread = threading.current_thread().name
@@ -68,6 +69,8 @@ class Script:
         effects = []
         for event in events:
             self.events.put(event)
+            if type(event) is ConnectionOpened:
+                self.admit([], {event.connection_id: True})
             answer = self.answers.get(type(event))
             effects += answer(event) if answer else []
         return effects
@@ -93,6 +96,7 @@ class Running:
         self.data = DataLoop(
             self.records, kernel, frame_bytes_max=1 << 20, failed=self.errors.put, loop=loop
         )
+        self.records.admit = self.data.post_threadsafe
         self.bound = bind(Endpoint("PLAINTEXT", "127.0.0.1", 0))
         self.address = self.bound[0].getsockname()
 

@@ -31,6 +31,7 @@ class Node:
         self.loop = asyncio.get_running_loop()
         self.events = []
         self.clients = []
+        self.is_admitting = True
         self.sockets = RecordSockets(self.loop, self._post, FRAME_BYTES_MAX, **options)
         self._posted = asyncio.Event()
         bound = bind(Endpoint("PLAINTEXT", "127.0.0.1", 0))
@@ -40,6 +41,8 @@ class Node:
     def _post(self, event):
         self.events.append(event)
         self._posted.set()
+        if type(event) is ConnectionOpened and self.is_admitting:
+            self.sockets.set_reading_by_kernel(event.connection_id, is_wanted=True)
 
     async def posted(self, wanted):
         """Wait until `wanted()` holds after some event."""
@@ -201,6 +204,24 @@ def test_a_turn_gives_few_frames_and_a_paused_connection_none(run):
         node.sockets.set_reading(FIRST, is_wanted=True)
         await node.posted(lambda: len(node.frames()) == 2 + count)
         assert max(node.turns()) == FRAMES_PER_TURN
+
+    run(scenario)
+
+
+def test_a_connection_is_not_read_before_the_kernel_has_taken_it(run):
+    """It may be one too many, or come too early."""
+
+    async def scenario(node):
+        node.is_admitting = False
+        first, second = await node.opened(), await node.opened()
+        await node.loop.sock_sendall(first, frame(b"first"))
+        await node.loop.sock_sendall(second, frame(b"second"))
+        node.sockets.set_reading(FIRST, is_wanted=True)
+        node.sockets.set_reading_by_kernel(FIRST + 1, is_wanted=True)
+        await node.posted(node.frames)
+        assert node.frames() == [b"second"]
+        node.sockets.set_reading_by_kernel(FIRST, is_wanted=True)
+        await node.posted(lambda: len(node.frames()) == 2)
 
     run(scenario)
 
