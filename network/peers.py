@@ -1,7 +1,8 @@
 """Outgoing connections to other nodes: one link per (node, channel), opened at the first request.
 
 The channels are separate connections because a connection answers in request order: a parked Fetch
-must not delay a heartbeat, nor a slow CreateTopics either of them.
+must not delay a heartbeat, nor a slow CreateTopics either of them, nor what the records of a broker
+ask of the controller, whose time-out closes their connection.
 
 Evidence of leader failure (not in Kafka): when the raft connection to the leader closes, the first
 reconnect is immediate; if that is refused on every address, the leader's process is gone, and
@@ -47,9 +48,10 @@ class Channel(IntEnum):
     RAFT = 0
     LIFECYCLE = 1
     FORWARDING = 2
+    RECORDS = 3
 
 
-FETCHERS: Final = 3
+FETCHERS: Final = 4
 """First of the channels to the leaders of partitions: one of each number of a fetcher."""
 assert max(Channel) < FETCHERS, "channels differ"
 

@@ -81,9 +81,17 @@ class ControllerLink:
             return
         self._peers.send(target, channel, api_key, body, timeout_ms, answered)
 
-    def call(self, api_key: int, body: object, timeout_ms: int, answered: Answered) -> None:
-        """Send a request of this node's own life cycle to the controller, local or remote."""
+    def call(
+        self,
+        api_key: int,
+        body: object,
+        timeout_ms: int,
+        answered: Answered,
+        *,
+        channel: Channel = Channel.LIFECYCLE,
+    ) -> None:
+        """Send a request of this node itself to the controller, local or remote."""
         if self._local.is_active:
             self._local.submit(api_key, body, answered, RequestContext())
         else:
-            self.send(Channel.LIFECYCLE, api_key, body, timeout_ms, answered)
+            self.send(channel, api_key, body, timeout_ms, answered)

@@ -22,7 +22,7 @@ from kernel.lifecycle.controller_link import ControllerLink
 from metadata.delta import MetadataDelta, delta_between
 from metadata.image import EMPTY, Image
 from network.clock import Clock
-from network.peers import Failure
+from network.peers import Channel, Failure
 from network.timers import RECORDS_STOP
 from wire.codec import Entity
 from wire.types import BrokerEpoch
@@ -95,7 +95,7 @@ class Records:
                 AnswerRecords(token, None if isinstance(answer, Failure) else answer)
             )
 
-        self._controller.call(api_key, body, self._timeout_ms, answered)
+        self._controller.call(api_key, body, self._timeout_ms, answered, channel=Channel.RECORDS)
 
     def stop(self) -> None:
         """Stop the records; `on_stopped` is called when that is done."""

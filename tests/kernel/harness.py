@@ -357,6 +357,10 @@ class World:
         self.post(*server[:2], events.ConnectionOpened(connection_id, listener))
         return pipe
 
+    def peer_count(self, node_id: int) -> int:
+        """Number of connections that a node has opened."""
+        return sum(opened_by == node_id for opened_by, _, _ in self._by_peer)
+
     def is_open(self, pipe: Pipe) -> bool:
         return pipe.server in self._by_connection
 

@@ -287,3 +287,15 @@ def test_a_node_without_the_broker_role_has_no_port() -> None:
             now=events.Now(0, 0),
             port=PORT,
         )
+
+
+def test_requests_of_the_records_have_a_connection_of_their_own() -> None:
+    """Answers come in order, and a time-out closes the connection: neither may reach heartbeats."""
+    world = serving_world(2)
+    leader = world.active()
+    (asking,) = (node_id for node_id in world.nodes if node_id != leader)
+    before = world.peer_count(asking)
+    body = producer_ids(world, asking)
+    post(world, asking, events.RecordsAsked(5, ALLOCATE_PRODUCER_IDS, body))
+    world.run_until(lambda: bool(answers(world, asking)))
+    assert world.peer_count(asking) == before + 1
