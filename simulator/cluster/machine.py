@@ -15,6 +15,7 @@ from kernel import events
 from kernel.config import NodeConfig
 from kernel.decoding import Decoding
 from kernel.kernel import Kernel
+from kernel.port import RecordsPort
 from raft.state import RaftState
 from simulator.cluster.memory_vfs import MemoryVfs, SimulatedCrashError
 from simulator.cluster.network import End, Network, Pipe
@@ -30,16 +31,9 @@ WALL_MS: Final = 1_700_000_000_000
 CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qk"
 CONTROLLER_PORT: Final = 9093
 DATA: Final = "/data"
-
-
 STOPPING: Final = (
-    OSError,
-    FsyncError,
-    OutOfSpaceError,
-    CorruptLogError,
-    CorruptFileError,
-    MemoryError,
-)
+    OSError, FsyncError, OutOfSpaceError, CorruptLogError, CorruptFileError, MemoryError,
+)  # fmt: skip
 """Errors that end a node with exit code 1 in the asyncio driver too; a fault must explain each."""
 
 
@@ -211,15 +205,7 @@ class Machine:
         self._paused.clear()
         try:
             self.watcher.before_step(self, None)
-            self.kernel = Kernel(
-                self.config,
-                self.vfs,
-                self.make_random(self.rng.getrandbits(64)),
-                cluster_id=CLUSTER_ID,
-                directory_ids={DATA: self.directory_id},
-                now=self.now(),
-                decoding=self._decoding,
-            )
+            self.kernel = self._open(self.make_random(self.rng.getrandbits(64)))
             self.raft = self.kernel.core._state  # noqa: SLF001 - read at every step
             self.watcher.created(self)
             effects = self.kernel.start(self.now())
@@ -229,6 +215,18 @@ class Machine:
             self._ended(f"refused to start: {error}", error)
         else:
             self._after(None, effects)
+
+    def _open(self, rng: Random, port: RecordsPort | None = None) -> Kernel:
+        return Kernel(
+            self.config,
+            self.vfs,
+            rng,
+            cluster_id=CLUSTER_ID,
+            directory_ids={DATA: self.directory_id},
+            now=self.now(),
+            decoding=self._decoding,
+            port=port,
+        )
 
     def replace_disk(self) -> None:
         """Put in an empty formatted disk with a directory id of its own. No process runs."""

@@ -27,6 +27,8 @@ NAMES: Final = (
     "tolerable",
     "wire",
     "quick_disks",
+    "records",
+    "record_clients",
 )
 """Names of the streams, beside those of the nodes."""
 

@@ -63,6 +63,8 @@ class World:
         recording: keeps what the page of the run needs.
     """
 
+    machine_type: type[Machine] = Machine
+
     def __init__(
         self,
         settings: Settings,
@@ -160,7 +162,7 @@ class World:
 
     def _machine(self, number: int, streams: Streams) -> Machine:
         clocks = streams.stream("clocks")
-        machine = Machine(
+        machine = self.machine_type(
             node_config(self.settings, number),
             self.scheduler,
             self.network,

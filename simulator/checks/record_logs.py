@@ -1,0 +1,65 @@
+"""Batches in the files of a partition, read from the disk behind the broker's back."""
+
+from typing import Final
+
+import msgspec
+
+from simulator.cluster.machine import DATA
+from simulator.cluster.memory_vfs import MemoryVfs
+from wire.batch import iterate_batches
+
+OVERHEAD_BYTES: Final = 12
+
+
+class StoredBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch of a segment."""
+
+    base_offset: int
+    end_offset: int
+    leader_epoch: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    values: tuple[bytes, ...]
+    content: bytes
+
+
+def stored_batches(vfs: MemoryVfs, topic: str, partition: int) -> list[StoredBatch]:
+    """All whole batches of a partition, in order; none if it has no directory."""
+    directory = f"{DATA}/{topic}-{partition}"
+    if not vfs.is_directory(directory):
+        return []
+    found: list[StoredBatch] = []
+    for name in vfs.list(directory):
+        if name.endswith(".log"):
+            content = vfs.written_content(f"{directory}/{name}")
+            assert content is not None
+            found += _batches(bytes(content))
+    return found
+
+
+def _batches(content: bytes) -> list[StoredBatch]:
+    return [
+        StoredBatch(
+            base_offset=batch.header.base_offset,
+            end_offset=batch.header.end_offset,
+            leader_epoch=batch.header.leader_epoch,
+            producer_id=batch.header.producer_id,
+            producer_epoch=batch.header.producer_epoch,
+            base_sequence=batch.header.base_sequence,
+            values=tuple(record.value or b"" for record in batch.records()),
+            content=bytes(batch.buffer),
+        )
+        for batch in iterate_batches(whole_batches(content))
+    ]
+
+
+def whole_batches(content: bytes) -> bytes:
+    """The bytes without a batch that is cut at the end."""
+    position = 0
+    while position + OVERHEAD_BYTES <= len(content):
+        length = int.from_bytes(content[position + 8 : position + OVERHEAD_BYTES], "big")
+        if length == 0 or position + OVERHEAD_BYTES + length > len(content):
+            break
+        position += OVERHEAD_BYTES + length
+    return content[:position]

@@ -1,0 +1,357 @@
+"""Invariants of records over all replicas: nothing promised is lost, replicas are equal.
+
+    D1  what was acknowledged with acks=all, or read by a consumer, is in every later leader, unless
+        all replicas in sync lost their power since they joined
+    D2  the high watermark of a leader never falls in its epoch, and no replica of the maximal ISR
+        ends below it; no consumer reads above it
+    D3  replicas have the same bytes below both their high watermarks
+    D5  a batch of a producer, epoch and sequence is stored once
+    D7  a leader epoch has one leader, and epochs of batches never fall
+    D9  at rest nobody waits and no memory is held
+
+A replica that loses its power may lose what it had not synced. It is `weak` until it leaves the
+ISR: the controller removes it when it registers again, and it joins after it has caught up. It is
+`behind` until it has what the leader has: where all lost their power, nobody leaves the ISR.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from metadata.image import Image
+from replication.isr import maximal_isr
+from replication.leadership import Leadership
+from replication.partition import Following, Partition
+from simulator.checks.record_logs import StoredBatch, stored_batches
+from simulator.checks.violation import Violation
+from wire.types import TopicIdPartition
+
+if TYPE_CHECKING:
+    from simulator.records.machine import RecordsMachine
+
+Key = TopicIdPartition
+
+
+class Promised(msgspec.Struct):
+    """Records of a partition that must stay, by offset."""
+
+    values: dict[int, bytes] = {}
+    since_us: int = -1
+    """Time of the last excuse: what was asked for before it promises nothing."""
+    weak: set[int] = set()
+    behind: set[int] = set()
+    is_excused: bool = False
+
+
+class RecordChecks:
+    """Checks of all partitions of a world.
+
+    Args:
+        machines: of the world.
+        image: gives the newest committed image.
+        now_us: gives the time.
+        hit: counts coverage marks.
+    """
+
+    def __init__(
+        self,
+        machines: "Mapping[int, RecordsMachine]",
+        image: Callable[[], Image],
+        now_us: Callable[[], int],
+        hit: Callable[[str], None],
+    ) -> None:
+        self._machines = machines
+        self._image = image
+        self._now_us = now_us
+        self._hit = hit
+        self.repeating: set[int] = set()
+        """Producers that may have stored a value twice."""
+        self._seen_image: Image | None = None
+        self._promised: dict[tuple[bytes, int], Promised] = {}
+        self._leaders: dict[tuple[Key, int], int] = {}
+        """(partition, leader epoch) -> node."""
+        self._watermarks: dict[tuple[int, int, Key], tuple[int, int]] = {}
+        """(node, incarnation, partition) -> leader epoch and its high watermark."""
+
+    def _of(self, key: tuple[bytes, int]) -> Promised:
+        return self._promised.setdefault(key, Promised())
+
+    # ---- what clients saw ----------------------------------------------------------------------
+
+    def acknowledged(
+        self, key: tuple[bytes, int], base_offset: int, values: Sequence[bytes], sent_us: int
+    ) -> None:
+        """Note what a producer was told."""
+        self._promise("D1", key, base_offset, values, sent_us)
+
+    def consumed(
+        self, key: tuple[bytes, int], base_offset: int, values: Sequence[bytes], sent_us: int
+    ) -> None:
+        """Note what a consumer read: it is committed."""
+        self._promise("D2", key, base_offset, values, sent_us)
+
+    def _promise(
+        self,
+        invariant: str,
+        key: tuple[bytes, int],
+        base_offset: int,
+        values: Sequence[bytes],
+        sent_us: int,
+    ) -> None:
+        of = self._of(key)
+        if sent_us <= of.since_us:
+            return
+        for offset, value in enumerate(values, base_offset):
+            known = of.values.setdefault(offset, value)
+            if known != value:
+                text = f"partition {key[1]}, offset {offset}: {value!r}, was {known!r}"
+                raise Violation(invariant, text)
+
+    def note_repeating(self, host: int) -> None:
+        """Note a producer that sends its values again under another id."""
+        self.repeating.add(host)
+
+    def may_have_lost(self, key: tuple[bytes, int]) -> bool:
+        """True if all replicas in sync of a partition lost their power at some time."""
+        return self._of(key).is_excused
+
+    def out_of_range(self, key: tuple[bytes, int], offset: int, sent_us: int) -> None:
+        """Take note that a consumer's offset, up to which it has read, is outside the log."""
+        of = self._of(key)
+        if sent_us > of.since_us and offset - 1 in of.values:
+            raise Violation("D1", f"partition {key[1]}: offset {offset} is out of range")
+
+    # ---- what the disks keep -------------------------------------------------------------------
+
+    def power_lost(self, node: int) -> None:
+        """Note that a replica may have lost what it had not synced."""
+        for topic_id, topic in self._image().topics.items():
+            for number, partition in topic.partitions.items():
+                if node in partition.isr:
+                    of = self._of((bytes(topic_id), number))
+                    of.weak.add(node)
+                    of.behind.add(node)
+        self._seen_image = None
+        self.image_changed()
+
+    def image_changed(self) -> None:
+        """Follow the ISRs of the newest image."""
+        image = self._image()
+        if image is self._seen_image:
+            return
+        self._seen_image = image
+        for key, of in self._promised.items():
+            topic = image.topics.get(key[0])  # type: ignore[call-overload]
+            if topic is None or not of.weak:
+                continue
+            isr = set(topic.partitions[key[1]].isr)
+            of.weak &= isr
+            if isr and of.weak == isr:
+                self._hit("isr_lost_power")
+                of.weak.clear()
+                of.values.clear()
+                of.since_us = self._now_us()
+                of.is_excused = True
+
+    # ---- steps ---------------------------------------------------------------------------------
+
+    def after_step(self, machine: "RecordsMachine") -> None:
+        """Check the partitions of a node.
+
+        Raises:
+            Violation: one is broken.
+        """
+        records = machine.records
+        assert records is not None, "it has stepped"
+        for key, partition in records.broker._replicas.partitions.items():  # noqa: SLF001
+            role = partition.role
+            if isinstance(role, Leadership):
+                self._check_leader(machine, key, partition, role)
+
+    def _check_leader(
+        self, machine: "RecordsMachine", key: Key, partition: Partition, role: Leadership
+    ) -> None:
+        epoch, node = role.leader_epoch, machine.id
+        leader = self._leaders.get((key, epoch))
+        if leader is None:
+            self._leaders[key, epoch] = leader = node
+            self._check_kept(machine, key, epoch)
+        if leader != node:
+            raise Violation("D7", f"{_text(key)}: nodes {leader} and {node} lead epoch {epoch}")
+        place = (node, machine.incarnation, key)
+        watermark = int(role.high_watermark)
+        known = self._watermarks.get(place)
+        if known == (epoch, watermark):
+            return
+        if known is not None and known[0] == epoch and watermark < known[1]:
+            text = f"{_text(key)}: node {node} lowers the high watermark to {watermark}"
+            raise Violation("D2", f"{text} from {known[1]} in epoch {epoch}")
+        self._watermarks[place] = (epoch, watermark)
+        self._check_ends(key, role, watermark)
+        del partition
+
+    def _check_ends(self, key: Key, role: Leadership, watermark: int) -> None:
+        """Check that all of the maximal ISR have what is committed."""
+        behind = self._of((bytes(key[0]), key[1])).behind
+        for member in maximal_isr(role.state):
+            other = self.partition_at(member, key)
+            if member in behind or other is None or other.log is None:
+                continue
+            if isinstance(other.role, Following) and other.leader_epoch == role.leader_epoch:
+                end = other.log.log.end_offset
+                if end < watermark:
+                    text = f"{_text(key)}: high watermark {watermark}, node {member} ends at {end}"
+                    raise Violation("D2", text)
+
+    def partition_at(self, node: int, key: Key) -> Partition | None:
+        """A replica as the running process of a node has it."""
+        records = self._machines[node].records
+        if records is None:
+            return None
+        return records.broker._replicas.partitions.get(key)  # noqa: SLF001
+
+    def _check_kept(self, machine: "RecordsMachine", key: Key, epoch: int) -> None:
+        """Check that the leader of the newest epoch has what was promised."""
+        of = self._promised.get((bytes(key[0]), key[1]))
+        topic = self._image().topics.get(key[0])
+        if of is None or not of.values or topic is None:
+            return
+        if topic.partitions[key[1]].leader_epoch != epoch:
+            return  # it is about to learn of another one
+        self._hit("leader_changed_with_records")
+        self.check_promised(machine, key)
+
+    def check_promised(self, machine: "RecordsMachine", key: Key) -> None:
+        """Check that a replica has all that was promised.
+
+        Raises:
+            Violation: D1.
+        """
+        stored = {
+            offset: value
+            for batch in self.stored(machine, key)
+            for offset, value in enumerate(batch.values, batch.base_offset)
+        }
+        for offset, value in self._of((bytes(key[0]), key[1])).values.items():
+            if stored.get(offset) != value:
+                found = stored.get(offset)
+                text = f"{_text(key)}, offset {offset}: node {machine.id} leads with {found!r}"
+                raise Violation("D1", f"{text}, promised was {value!r}")
+
+    def stored(self, machine: "RecordsMachine", key: Key) -> list[StoredBatch]:
+        """Batches in the files of a replica."""
+        topic = self._image().topics[key[0]]
+        return stored_batches(machine.vfs, topic.name, key[1])
+
+    # ---- now and then, and at the end ----------------------------------------------------------
+
+    def compare_replicas(self) -> None:
+        """Check D3 and D7 of all running replicas.
+
+        Raises:
+            Violation: two differ below both their high watermarks.
+        """
+        for topic_id, topic in self._image().topics.items():
+            for number, row in topic.partitions.items():
+                self._note_caught_up((topic_id, number), int(row.leader))
+                self._compare((topic_id, number), [int(each) for each in row.replicas])
+
+    def _compare(self, key: Key, replicas: Sequence[int]) -> None:
+        behind = self._of((bytes(key[0]), key[1])).behind
+        known: dict[int, tuple[int, bytes]] = {}
+        for node in replicas:
+            partition = self.partition_at(node, key)
+            if node in behind or partition is None or partition.log is None:
+                continue
+            epoch = -1
+            for batch in self.stored(self._machines[node], key):
+                if batch.leader_epoch < epoch:
+                    text = f"{_text(key)}: node {node}, epoch of {batch.base_offset}"
+                    raise Violation("D7", text)
+                epoch = batch.leader_epoch
+                if batch.end_offset > partition.log.high_watermark:
+                    break
+                first, content = known.setdefault(batch.base_offset, (node, batch.content))
+                if content != batch.content:
+                    text = f"nodes {first} and {node} differ at offset {batch.base_offset}"
+                    raise Violation("D3", f"{_text(key)}: {text}")
+
+    def _note_caught_up(self, key: Key, leader: int) -> None:
+        """Leave out of `behind` who has all that the leader of the newest epoch has committed."""
+        behind = self._of((bytes(key[0]), key[1])).behind
+        at_leader = self.partition_at(leader, key) if behind and leader >= 0 else None
+        if at_leader is None or not isinstance(at_leader.role, Leadership):
+            return
+        behind.discard(leader)
+        watermark = at_leader.role.high_watermark
+        committed = self._committed(leader, key, watermark)
+        for node in tuple(behind):
+            replica = self.partition_at(node, key)
+            if (
+                replica is not None
+                and replica.log is not None
+                and replica.leader_epoch == at_leader.leader_epoch
+                and self._committed(node, key, watermark) == committed
+                and replica.log.high_watermark <= watermark
+            ):
+                behind.discard(node)
+
+    def _committed(self, node: int, key: Key, watermark: int) -> list[bytes]:
+        stored = self.stored(self._machines[node], key)
+        return [batch.content for batch in stored if batch.end_offset <= watermark]
+
+    def check_sequences(self) -> None:
+        """Check D5 of every log.
+
+        Raises:
+            Violation: a batch of an idempotent producer is stored twice.
+        """
+        for topic_id, topic in self._image().topics.items():
+            for number, row in topic.partitions.items():
+                seen: dict[tuple[int, int, int], int] = {}
+                values: set[bytes] = set()
+                for batch in self.stored(self._machines[int(row.leader)], (topic_id, number)):
+                    if batch.producer_id < 0:
+                        continue
+                    place = (batch.producer_id, batch.producer_epoch, batch.base_sequence)
+                    is_again = not values.isdisjoint(batch.values)
+                    may_repeat = int(batch.values[0].split(b":")[0]) in self.repeating
+                    if place in seen or (is_again and not may_repeat):
+                        text = f"partition {number}: {place} at {seen.get(place)} and"
+                        raise Violation("D5", f"{text} {batch.base_offset}")
+                    seen[place] = batch.base_offset
+                    values.update(batch.values)
+
+    def check_at_rest(self) -> None:
+        """Check D1 of all leaders, D3, D5 and D9, when all is quiet.
+
+        Raises:
+            Violation: one is broken.
+        """
+        for key in self._promised:
+            topic = self._image().topics.get(key[0])  # type: ignore[call-overload]
+            if topic is not None:
+                leader = self._machines[int(topic.partitions[key[1]].leader)]
+                self.check_promised(leader, key)  # type: ignore[arg-type]
+        self.compare_replicas()
+        topics = self._image().topics
+        left = [key[1] for key, of in self._promised.items() if key[0] in topics and of.behind]
+        if left:
+            raise Violation("D3", f"replicas of partitions {left} differ at rest")
+        self.check_sequences()
+        for machine in self._machines.values():
+            if machine.records is not None:
+                broker = machine.records.broker
+                produces, _, deletions = broker._replicas.waiting_counts  # noqa: SLF001
+                held = (produces, deletions, broker._front.queued_bytes)  # noqa: SLF001
+                if any(held):
+                    raise Violation("D9", f"node {machine.id} at rest: {held}")
+
+
+def _text(key: Key) -> str:
+    return f"partition {bytes(key[0]).hex()[:8]}-{key[1]}"
+
+
+LOOKED_AT_EVERY_US: Final = 500_000
+"""Time between two comparisons of all replicas."""

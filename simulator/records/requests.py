@@ -1,0 +1,99 @@
+"""Requests about records as a client makes them, in Kafka's wire format."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from wire import codec
+from wire.api_keys import FETCH, INIT_PRODUCER_ID, PRODUCE
+from wire.batch import BatchHeader, RecordView, encode_records
+from wire.types import LeaderEpoch, Offset
+
+METADATA: Final = 3
+CREATE_TOPICS: Final = 19
+TIMEOUT: Final = timedelta(seconds=2)
+FETCH_WAIT: Final = timedelta(milliseconds=300)
+FETCH_BYTES_MAX: Final = 600
+
+
+class Producer(NamedTuple):
+    """Identity of an idempotent producer."""
+
+    producer_id: int
+    epoch: int
+
+
+def create_topic(name: str, partitions: int, replicas: int, **configs: str) -> Any:
+    """CreateTopics of one topic, with `_` for each dot in the names of its configs."""
+    new = codec.newest(CREATE_TOPICS, "request")
+    rows = tuple(
+        new.CreatableTopicConfig(name=key.replace("_", "."), value=value)
+        for key, value in configs.items()
+    )
+    topic = new.CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replicas,
+        assignments=(),
+        configs=rows,
+    )
+    return new.CreateTopicsRequest(topics=(topic,), timeout=TIMEOUT, validate_only=False)
+
+
+def metadata(topic: str) -> Any:
+    """Metadata of one topic."""
+    new = codec.newest(METADATA, "request")
+    return new.MetadataRequest(
+        topics=(new.MetadataRequestTopic(topic_id=None, name=topic),),
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=False,
+    )
+
+
+def init_producer_id() -> Any:
+    """InitProducerId without a transactional id."""
+    return replace(
+        codec.default_request(INIT_PRODUCER_ID),
+        transactional_id=None,
+        transaction_timeout=TIMEOUT,
+    )
+
+
+def batch(values: Sequence[bytes], wall_ms: int, producer: Producer | None, sequence: int) -> bytes:
+    """A batch as a producer sends it."""
+    header = BatchHeader(
+        base_offset=Offset(0),
+        leader_epoch=LeaderEpoch(-1),
+        last_offset_delta=len(values) - 1,
+        base_timestamp_ms=wall_ms,
+        max_timestamp_ms=wall_ms,
+        producer_id=-1 if producer is None else producer.producer_id,
+        producer_epoch=-1 if producer is None else producer.epoch,
+        base_sequence=-1 if producer is None else sequence,
+        records_count=len(values),
+    )
+    views = [RecordView(Offset(n), wall_ms, None, value) for n, value in enumerate(values)]
+    return encode_records(header, views)
+
+
+def produce(topic_id: UUID, partition: int, records: bytes, acks: int) -> Any:
+    """Produce of one batch."""
+    new = codec.newest(PRODUCE, "request")
+    row = new.PartitionProduceData(index=partition, records=records)
+    topic = new.TopicProduceData(topic_id=topic_id, partition_data=(row,))
+    return new.ProduceRequest(acks=acks, timeout=TIMEOUT, topic_data=(topic,))
+
+
+def fetch(topic_id: UUID, partition: int, offset: int, leader_epoch: int) -> Any:
+    """Fetch of one partition, outside any session."""
+    new = codec.newest(FETCH, "request")
+    row = new.FetchPartition(
+        partition=partition,
+        current_leader_epoch=leader_epoch,
+        fetch_offset=offset,
+        partition_max_bytes=FETCH_BYTES_MAX,
+    )
+    topic = new.FetchTopic(topic_id=topic_id, partitions=(row,))
+    return replace(codec.default_request(FETCH), topics=(topic,), max_wait=FETCH_WAIT, min_bytes=1)

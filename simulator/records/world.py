@@ -1,0 +1,158 @@
+"""A world whose brokers serve records, with a topic of three replicas, producers and consumers."""
+
+import zlib
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final, cast
+
+from typing_extensions import override
+
+from broker.effects import Effect
+from broker.events import Event
+from kernel import effects as out
+from kernel import events
+from simulator.campaign.draw import Settings
+from simulator.checks.records import LOOKED_AT_EVERY_US, RecordChecks
+from simulator.cluster.machine import Machine
+from simulator.cluster.streams import Streams
+from simulator.cluster.world import Traced, World
+from simulator.faults.decision import Decision
+from simulator.records import requests
+from simulator.records.client_link import ClientLink
+from simulator.records.clients import (
+    Cluster,
+    PartitionClient,
+    RecordConsumer,
+    RecordProducer,
+    Topic,
+)
+from simulator.records.machine import RecordsMachine
+from wire.errors import ErrorCode
+
+TOPIC: Final = Topic("records", 2)
+FIRST_HOST: Final = 2_000
+AHEAD: Final = (1, 3, 0)
+"""Batches ahead of the producers of each partition; 0: not idempotent."""
+PAUSE_US: Final = 150_000
+CREATED: Final = (ErrorCode.none, ErrorCode.topic_already_exists)
+
+
+class RecordsWorld(World):
+    """Everything of one run; see `World`."""
+
+    machine_type = RecordsMachine
+
+    def __init__(
+        self,
+        settings: Settings,
+        streams: Streams,
+        plan: list[Decision],
+        trace: Traced | None = None,
+        min_insync_replicas: int = 2,
+    ) -> None:
+        self._delays = streams.stream("records")
+        super().__init__(settings, streams, plan, trace)
+        self.nodes = cast("dict[int, RecordsMachine]", self.machines)
+        self.record_checks = RecordChecks(
+            self.nodes,
+            lambda: self.ledger.image,
+            lambda: self.scheduler.now_us,
+            self.record_marks,
+        )
+        self.marks: dict[str, int] = {}
+        self._min_insync_replicas = min_insync_replicas
+        self.cluster = Cluster(
+            topic=TOPIC,
+            nodes=tuple(n for n, m in self.machines.items() if m.config.is_broker),
+            rng=streams.stream("record_clients"),
+            network=self.network,
+            scheduler=self.scheduler,
+            connect=self._connect,
+            checks=self.record_checks,
+        )
+        hosts = iter(range(FIRST_HOST, FIRST_HOST + 100))
+        self.producers = [
+            RecordProducer(
+                self.cluster,
+                next(hosts),
+                number % TOPIC.partitions,
+                ahead=AHEAD[number // TOPIC.partitions],
+                pause_us=PAUSE_US,
+            )
+            for number in range(len(AHEAD) * TOPIC.partitions)
+        ]
+        self.consumers = [
+            RecordConsumer(self.cluster, next(hosts), number) for number in range(TOPIC.partitions)
+        ]
+        self._creator = PartitionClient(self.cluster, next(hosts), 0)
+
+    def record_marks(self, name: str) -> None:
+        """Count a coverage mark of records."""
+        self.marks[name] = self.marks.get(name, 0) + 1
+
+    @override
+    def _machine(self, number: int, streams: Streams) -> Machine:
+        machine = super()._machine(number, streams)
+        assert isinstance(machine, RecordsMachine)
+        machine.delays = self._delays
+        machine.on_records_step = self._after_records_step
+        machine.on_power_lost = lambda lost: self.record_checks.power_lost(lost.id)
+        machine.on_cut = partial(self.record_marks, "slice_truncated")
+        return machine
+
+    def _connect(self, link: ClientLink) -> Any:
+        machine = self.machines[link.target]
+        return self.network.connect(
+            link, machine.id, lambda pipe: machine.accept(pipe, "PLAINTEXT")
+        )
+
+    # ---- the run -------------------------------------------------------------------------------
+
+    @override
+    def start(self) -> None:
+        super().start()
+        self._create()
+        self.scheduler.after(LOOKED_AT_EVERY_US, self._look)
+
+    def _create(self) -> None:
+        body = requests.create_topic(
+            TOPIC.name,
+            TOPIC.partitions,
+            min(3, len(self.cluster.nodes)),
+            min_insync_replicas=str(self._min_insync_replicas),
+        )
+
+        def answered(response: Any) -> None:
+            if response is not None and response.topics[0].error_code in CREATED:
+                for producer in self.producers:
+                    producer.start()
+                for consumer in self.consumers:
+                    consumer.start()
+            else:
+                self._creator.later(self._create)
+
+        self._creator.ask_any(requests.CREATE_TOPICS, body, answered)
+
+    def _look(self) -> None:
+        self.record_checks.compare_replicas()
+        self.scheduler.after(LOOKED_AT_EVERY_US, self._look)
+
+    # ---- watching ------------------------------------------------------------------------------
+
+    @override
+    def after_step(
+        self, machine: Machine, event: events.Event | None, effects: list[out.Effect]
+    ) -> None:
+        super().after_step(machine, event, effects)
+        self.record_checks.image_changed()
+
+    def _after_records_step(
+        self, machine: RecordsMachine, taken: Sequence[Event], effects: Sequence[Effect]
+    ) -> None:
+        self.event_count += 1
+        if self.event_count >= self._busy_at:
+            self._look_for_a_busy_loop()
+        kinds = ",".join(type(each).__name__ for each in (*taken, *effects))
+        step = f"{self.digest} {self.scheduler.now_us} {machine.id} {kinds}"
+        self.digest = zlib.crc32(step.encode())
+        self.record_checks.after_step(machine)

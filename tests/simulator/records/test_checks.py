@@ -1,0 +1,149 @@
+"""Each check of records fails when what it checks is broken."""
+
+import pytest
+
+from simulator.checks.record_logs import stored_batches
+from tests.simulator.records.worlds import (
+    broken,
+    follower_of,
+    key_of,
+    leader_of,
+    quiet_records,
+    replica_of,
+    rested,
+    segments_of,
+)
+
+
+@pytest.fixture(scope="module")
+def quiet():
+    """At rest; each test repairs what it breaks."""
+    return rested()
+
+
+def promised(world, partition=0):
+    topic_id, number = key_of(world, partition)
+    return world.record_checks._promised[bytes(topic_id), number]
+
+
+def damage(machine, position, content=b"\xff"):
+    """Change a byte of the newest segment; return what undoes it."""
+    path = segments_of(machine)[-1]
+    before = bytes(machine.vfs.written_content(path)[position : position + len(content)])
+    machine.vfs.damage(path, position, content)
+    return lambda: machine.vfs.damage(path, position, before)
+
+
+def test_clients_saw_records_and_all_replicas_have_them(quiet):
+    values = promised(quiet).values
+    assert len(values) > 20
+    for machine in quiet.nodes.values():
+        stored = stored_batches(machine.vfs, "records", 0)
+        assert sum(len(batch.values) for batch in stored) >= len(values)
+    assert quiet.record_marks is not None
+    quiet.record_checks.check_at_rest()
+
+
+def test_d1_a_leader_without_a_record_that_was_promised(quiet):
+    values, end = promised(quiet).values, max(promised(quiet).values) + 1
+    values[end] = b"gone"
+    text = broken("D1", quiet.record_checks.check_at_rest)
+    assert f"offset {end}" in text
+    assert "promised was b'gone'" in text
+    del values[end]
+
+
+def test_d1_and_d2_one_offset_has_one_value(quiet):
+    checks, key = quiet.record_checks, key_of(quiet)
+    offset = max(promised(quiet).values)
+    late_us = quiet.scheduler.now_us
+    broken("D1", lambda: checks.acknowledged(key, offset, [b"other"], late_us))
+    broken("D2", lambda: checks.consumed(key, offset, [b"other"], late_us))
+    checks.acknowledged(key, offset, [b"other"], promised(quiet).since_us)
+    broken("D1", lambda: checks.out_of_range(key, offset + 1, late_us))
+    checks.out_of_range(key, offset + 2, late_us)
+    checks.out_of_range(key, offset + 1, promised(quiet).since_us)
+
+
+def test_d2_a_high_watermark_that_falls(quiet):
+    machine, checks = leader_of(quiet), quiet.record_checks
+    epoch = replica_of(quiet, machine).leader_epoch
+    place = (machine.id, machine.incarnation, key_of(quiet))
+    known = checks._watermarks[place]
+    assert known[0] == epoch
+    checks._watermarks[place] = (epoch, known[1] + 1)
+    assert "lowers the high watermark" in broken("D2", lambda: checks.after_step(machine))
+    checks._watermarks[place] = (epoch - 1, known[1] + 1)
+    checks.after_step(machine)
+    assert checks._watermarks[place] == known
+
+
+def test_d2_a_replica_in_sync_that_ends_below_the_high_watermark():
+    world = rested()
+    machine, checks, other = leader_of(world), world.record_checks, follower_of(world)
+    replica_of(world, other).log.log.truncate_to(3)
+    del checks._watermarks[machine.id, machine.incarnation, key_of(world)]
+    assert f"node {other.id} ends at" in broken("D2", lambda: checks.after_step(machine))
+    promised(world).behind.add(other.id)
+    checks.after_step(machine)
+
+
+def test_d3_replicas_that_differ(quiet):
+    undo = damage(follower_of(quiet), 70)
+    assert "differ at offset" in broken("D3", quiet.record_checks.compare_replicas)
+    undo()
+    quiet.record_checks.compare_replicas()
+
+
+def test_d3_replicas_that_lost_power_and_never_catch_up(quiet):
+    undo = damage(follower_of(quiet), 70)
+    promised(quiet).behind.add(follower_of(quiet).id)
+    quiet.record_checks.compare_replicas()
+    assert "differ at rest" in broken("D3", quiet.record_checks.check_at_rest)
+    undo()
+    quiet.record_checks.check_at_rest()
+    assert promised(quiet).behind == set()
+
+
+def test_d5_a_batch_that_is_stored_twice():
+    world = rested()
+    machine = leader_of(world)
+    path = segments_of(machine)[-1]
+    content = bytes(machine.vfs.written_content(path))
+    found = stored_batches(machine.vfs, "records", 0)
+    again = next(b for b in reversed(found) if b.producer_id >= 0).content
+    world.record_checks.check_sequences()
+    machine.vfs.rewrite(path, content + again)
+    assert " and " in broken("D5", world.record_checks.check_sequences)
+
+
+def test_d7_two_leaders_of_an_epoch(quiet):
+    machine, checks = leader_of(quiet), quiet.record_checks
+    epoch = replica_of(quiet, machine).leader_epoch
+    checks._leaders[key_of(quiet), epoch] = 9
+    assert f"nodes 9 and {machine.id} lead" in broken("D7", lambda: checks.after_step(machine))
+    checks._leaders[key_of(quiet), epoch] = machine.id
+    checks.after_step(machine)
+
+
+def test_d9_memory_that_is_held_at_rest(quiet):
+    front = leader_of(quiet).records.broker._front
+    front._queued_bytes += 5
+    assert "(0, 0, 5)" in broken("D9", quiet.record_checks.check_at_rest)
+    front._queued_bytes -= 5
+
+
+def test_a_power_failure_excuses_only_if_all_in_sync_had_one():
+    world = quiet_records()
+    checks, values = world.record_checks, promised(world).values
+    count = len(values)
+    for number, node in enumerate((1, 2, 3), 1):
+        assert len(values) == count > 0
+        checks.power_lost(node)
+        assert checks.may_have_lost(key_of(world)) == (number == 3)
+    assert values == {}
+    assert promised(world).since_us == world.scheduler.now_us
+    checks.acknowledged(key_of(world), 5, [b"asked before"], world.scheduler.now_us)
+    assert values == {}
+    checks.acknowledged(key_of(world), 5, [b"asked after"], world.scheduler.now_us + 1)
+    assert values == {5: b"asked after"}
