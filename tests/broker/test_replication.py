@@ -67,7 +67,9 @@ def registered(metadata: MetadataLog, node_id: int) -> None:
 class Pair:
     """Broker 1, which leads a partition, and broker 2, which follows."""
 
-    def __init__(self, isr: tuple[int, ...] = (1, 2), **settings: Any) -> None:
+    def __init__(
+        self, isr: tuple[int, ...] = (1, 2), *, partitions: int = 1, **settings: Any
+    ) -> None:
         self.leader, self.follower = Driven(1, **settings), Driven(2)
         self.answers: list[Any] = []
         """Parts of responses to the client."""
@@ -78,19 +80,22 @@ class Pair:
         metadata = MetadataLog()
         registered(metadata, 1)
         registered(metadata, 2)
-        metadata.topic(replicas=(1, 2))
+        metadata.topic(replicas=(1, 2), partitions=partitions)
         metadata.change(isr=isr)
         published = ImagePublished(*metadata.take())
         self.leader.step(BrokerEpochChanged(BrokerEpoch(1)), published)
         self.leader.connect(CLIENT)
         self._waiting = self.follower.step(BrokerEpochChanged(BrokerEpoch(2)), published)
 
-    def replicate(self) -> None:
-        """Carry messages between the brokers until none is under way."""
+    def replicate(self) -> list[Effect]:
+        """Carry messages between the brokers until none is under way; all effects on the way."""
+        seen: list[Effect] = []
         while self._waiting:
             effects, self._waiting = self._waiting, []
+            seen += effects
             for effect in effects:
                 self._carry(effect)
+        return seen
 
     def _carry(self, effect: Effect) -> None:
         match effect:
