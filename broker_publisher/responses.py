@@ -79,7 +79,7 @@ def metadata_response(
     Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (names),
     UNKNOWN_TOPIC_ID (ids), INVALID_REQUEST (an id, or no name, before v12). Per partition:
     LEADER_NOT_AVAILABLE, LISTENER_NOT_FOUND (v6+), REPLICA_NOT_AVAILABLE (v0 only).
-    Missing topics are not created: there is no auto-creation.
+    Missing topics are an error here, also where the kernel creates them (`serving/auto_topics`).
     """
     schema = newest(METADATA, "response")
     return schema.MetadataResponse(

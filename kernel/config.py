@@ -66,6 +66,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`log.dir.failure.timeout.ms`: time in which the controller must learn of a failed one."""
     controlled_shutdown_enable: bool = True
     delete_topic_enable: bool = True
+    auto_create_topics_enable: bool = True
+    """Create the topics that a Metadata request names; only beside records."""
     response_partitions_max: int = 2000
     """Partitions in a DescribeTopicPartitions response (`max.request.partition.size.limit`)."""
 

@@ -40,8 +40,9 @@ from kernel.quorum.departure import Departure
 from kernel.quorum.metadata_state import MetadataState
 from kernel.quorum.replica import Replica
 from kernel.quorum.snapshots import Snapshots
+from kernel.serving.auto_topics import AutoTopics
 from kernel.serving.controller_requests import ControllerRequests
-from kernel.serving.dispatch import Dispatch, apis_of
+from kernel.serving.dispatch import BesideRecords, Dispatch, apis_of
 from kernel.serving.forwarding import Forwarding
 from kernel.serving.log_dirs import LogDirs
 from metadata.delta import MetadataDelta
@@ -214,13 +215,14 @@ class Kernel:
             replica=self.replica,
             forwarding=self.forwarding,
             rng=rng,
-            records=port
-            or LogDirs(
+            records=LogDirs(
                 self.config.log_dirs,
                 {identity: path for path, identity in directory_ids.items()},
                 vfs.volume,
                 dict if self.folders is None else self.folders.record_bytes,
-            ),
+            )
+            if port is None
+            else BesideRecords(port, self._auto_topics()),
         )
         return Connections(
             apis_of(port),
@@ -232,6 +234,12 @@ class Kernel:
             address_rate=lambda host: connection_rate(self.cache.image, host),
             make_connection=server_connection,
         )
+
+    def _auto_topics(self) -> AutoTopics | None:
+        """Make the creation of topics that clients ask for; None if it is disabled."""
+        if not self.config.broker.auto_create_topics_enable:
+            return None
+        return AutoTopics(self.config, self.forwarding.forward, self._effects)
 
     def _broker_parts(
         self, vfs: Vfs, identity: BrokerIdentity, link: ControllerLink, port: RecordsPort | None

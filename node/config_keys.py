@@ -12,6 +12,7 @@ and Kafka's act on them.
 
 from typing import Final, NamedTuple
 
+from kernel.serving.auto_topics import INTERNAL_KEYS
 from node.listeners import ADDRESS_LIMITS_KEY, INSPECTION_KEY
 from node.record_keys import LONG_MAX, RECORDS_KEYS, TOPIC_DEFAULT_KEYS
 
@@ -118,6 +119,7 @@ FLAGS: Final = (
     Flag("auto.leader.rebalance.enable", "elections", "is_balanced"),
     Flag("allow.everyone.if.no.acl.found", "access", "allows_without_acl"),
     Flag("delete.topic.enable", "broker", "delete_topic_enable"),
+    Flag("auto.create.topics.enable", "broker", "auto_create_topics_enable"),
 )
 READ_BY_HAND: Final = frozenset(
     {
@@ -144,10 +146,12 @@ READ_BY_HAND: Final = frozenset(
     }
 )
 """Keys that `node/config.py` and `node/listeners.py` read one by one."""
-STATIC_DEFAULTS: Final = frozenset(
-    {"cordoned.log.dirs", "min.insync.replicas", "unclean.leader.election.enable"}
-)
-"""Keys that broker or controller read from the properties, overridden by dynamic configs."""
+STATIC_DEFAULTS: Final = INTERNAL_KEYS | {
+    "cordoned.log.dirs",
+    "min.insync.replicas",
+    "unclean.leader.election.enable",
+}
+"""Keys that broker or controller read from the properties, below the dynamic configs if any."""
 OLDER_KEYS: Final = frozenset(
     {"leader.imbalance.per.broker.percentage", "metadata.log.segment.min.bytes"}
 )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 from kernel.serving.forwarding import refusal_body
 from metadata.image import Image, sorted_items
 from quorum_controller.security.authorization import (
+    CLUSTER_NAME,
     AccessRules,
     Action,
     Caller,
@@ -71,17 +72,50 @@ class Access:
         error = cluster_error(image, self.rules, caller, api_key)
         return None if error is None else refusal_body(api_key, body, error.code)
 
+    def creatable(
+        self, image: Image, caller: Caller, names: Iterable[str]
+    ) -> tuple[tuple[str, ...], frozenset[str]]:
+        """Names of missing topics: those that the caller may create, and those that it may not.
+
+        In neither are those that it may not describe: they are refused anyway.
+        """
+        rules = self.rules
+        if rules is None:
+            return tuple(names), frozenset()
+        seen = tuple(name for name in names if self._may_describe(image, caller, name))
+        action = Action(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+        if not seen or is_allowed(image, rules, caller, action):
+            return seen, frozenset()
+        refused = frozenset(
+            name
+            for name in seen
+            if not is_allowed(
+                image, rules, caller, Action(Operation.CREATE, ResourceType.TOPIC, name)
+            )
+        )
+        return tuple(name for name in seen if name not in refused), refused
+
     def metadata(
-        self, image: Image, caller: Caller, request: "MetadataRequest", response: "MetadataResponse"
+        self,
+        image: Image,
+        caller: Caller,
+        request: "MetadataRequest",
+        response: "MetadataResponse",
+        uncreatable: frozenset[str] = frozenset(),
     ) -> Entity:
-        """Return a Metadata response without the topics that the caller may not describe."""
+        """Return a Metadata response without the topics that the caller may not describe.
+
+        Missing topics that it may describe and not create are refused.
+        """
         if self.rules is None:
             return response
         is_everything = request.topics is None
         rows = []
         for row in response.topics:
             name = row.name
-            if name is None or self._may_describe(image, caller, name):
+            if name in uncreatable:
+                rows.append(_replaced(row, error_code=_FAILED))
+            elif name is None or self._may_describe(image, caller, name):
                 rows.append(self._with_operations(image, caller, row))
             elif not is_everything:
                 rows.append(_hidden(row, is_by_id=_is_by_id(request)))

@@ -10,6 +10,8 @@ from datetime import timedelta
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from broker_publisher.metadata_cache import MetadataCache
 from broker_publisher.responses import (
     ENDPOINT_CONTROLLER,
@@ -24,6 +26,7 @@ from kernel.port import RecordsPort
 from kernel.quorum.messages.table import RAFT_API_KEYS
 from kernel.quorum.replica import Replica
 from kernel.serving.access import Access, principal_of
+from kernel.serving.auto_topics import AutoTopics, missing_names
 from kernel.serving.config_requests import CONFIG_REQUESTS, forward_alter_configs
 from kernel.serving.controller_requests import ControllerRequests
 from kernel.serving.forwarding import Forwarding, is_not_controller, request_context
@@ -116,11 +119,18 @@ def apis_of(port: RecordsPort | None) -> Mapping[ListenerKind, Mapping[int, Api]
     return {**APIS, ListenerKind.BROKER: apis(ListenerKind.BROKER, here | port.offered)}
 
 
+class BesideRecords(msgspec.Struct, frozen=True):
+    """The port of a node to its records, and the creation of topics unless that is disabled."""
+
+    port: RecordsPort
+    auto_topics: AutoTopics | None
+
+
 class Dispatch:
     """The dispatch of all requests on all connections of one node.
 
-    `records` is the port to the records of the broker, whose requests do not come here; without
-    one, the log directories of a node that keeps metadata only.
+    `records` has the port to the records of the broker, whose requests do not come here; without
+    it, the log directories of a node that keeps metadata only.
     """
 
     def __init__(
@@ -133,11 +143,13 @@ class Dispatch:
         replica: Replica,
         forwarding: Forwarding,
         rng: Rng,
-        records: LogDirs | RecordsPort,
+        records: LogDirs | BesideRecords,
     ) -> None:
         self._config = config
         self._records = records
-        self._port = records if isinstance(records, RecordsPort) else None
+        beside = records if isinstance(records, BesideRecords) else None
+        self._port = None if beside is None else beside.port
+        self._auto_topics = None if beside is None else beside.auto_topics
         self._apis = apis_of(self._port)
         self._cluster_id = cluster_id
         self._cache = cache
@@ -202,7 +214,17 @@ class Dispatch:
             if frame is not None:
                 return Encoded(frame)
         body = metadata_response(image, request.body, context, version)
-        return self._access.metadata(image, caller_of(client), request.body, body)
+        refused = self._create_missing(client, image, request)
+        return self._access.metadata(image, caller_of(client), request.body, body, refused)
+
+    def _create_missing(self, client: Client, image: Image, request: Request) -> frozenset[str]:
+        """Create the topics that a Metadata request misses; those that its caller may not."""
+        if self._auto_topics is None or not request.body.allow_auto_topic_creation:
+            return frozenset()
+        names = missing_names(image, request.body)
+        allowed, refused = self._access.creatable(image, caller_of(client), names)
+        self._auto_topics.create(request, client.address, allowed)
+        return refused
 
     def _described_log_dirs(
         self, client: Client, image: Image, body: "DescribeLogDirsRequest"

@@ -60,6 +60,15 @@ def test_records_are_read_as_they_were_written(
     assert records.ends(topic) == (0, 100)
 
 
+def test_a_topic_is_created_by_producing_to_it(quorum: Quorum, records: RecordClient) -> None:
+    topic, written = f"auto-{next(NAMES)}", numbered(3)
+    assert records.produce(topic, written) == [0, 1, 2]
+    assert records.consume(topic, 3) == with_offsets(written)
+    admin = AdminClient({"bootstrap.servers": quorum.bootstrap, "log_level": 2})
+    (partition,) = admin.list_topics(topic, timeout=SECONDS).topics[topic].partitions.values()
+    assert len(partition.replicas) == 1, "Kafka's default"
+
+
 @pytest.mark.parametrize(
     ("name", "codec"),
     [(name, codec) for name in RECORD_CLIENTS for codec in OF_CLIENT.get(name, CODECS)],

@@ -20,6 +20,7 @@ from immutables import Map
 
 from broker.topic_settings import TopicSettingsOf
 from kernel.lifecycle.cordoned_directories import cordoned_directories
+from kernel.serving.auto_topics import INTERNAL, creatable_topic
 from metadata.config_schema import ConfigDefinition, ConfigType, broker_configs
 from metadata.config_values import parse_value
 from metadata.features import METADATA_VERSION_MAX
@@ -217,6 +218,7 @@ def effects(properties: dict[str, str]) -> tuple[Any, ...]:
         cordoned_directories(image, config, directory_ids),
         settings.log("topic"),
         settings.partition("topic"),
+        [creatable_topic(config, name) for name in (*INTERNAL, "topic")],
         {path: value for path, value in records.items() if path.rpartition(".")[2] in RECORDS_READ},
     )
 
