@@ -14,7 +14,7 @@ from cli.admin.leader_election import ELECTION_TYPES
 from cli.completion import WORDS, Context
 from cli.main import COMMANDS, main
 
-PARTS: Final = {"jepsen": ("verify", "run", "check"), "sim": ("mutate",)}
+PARTS: Final = {"jepsen": ("verify", "run", "check"), "sim": ("mutate", "records")}
 """Words after a command that have a parser of their own."""
 Main = Callable[[Sequence[str]], int]
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from simulator.campaign.arguments import USAGE, parse
 from simulator.mutants.arguments import mutate_parser
+from simulator.records.arguments import records_parser
 
 PATH_CHARACTERS: Final = 200
 """Characters of a path that an error line shows."""
@@ -22,6 +23,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line; return the exit code."""
     if arguments[:1] == ["mutate"]:
         return _mutate(arguments[1:])
+    if arguments[:1] == ["records"]:
+        return _records(arguments[1:])
     try:
         parsed = parse(list(arguments))
     except SystemExit as stop:
@@ -51,6 +54,17 @@ def _mutate(arguments: Sequence[str]) -> int:
     from simulator.mutants import command  # noqa: PLC0415
 
     return command.perform(parser, given)
+
+
+def _records(arguments: Sequence[str]) -> int:
+    parser = records_parser()
+    try:
+        given = parser.parse_args(arguments)
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    from simulator.records import command  # noqa: PLC0415
+
+    return command.perform(given)
 
 
 if __name__ == "__main__":

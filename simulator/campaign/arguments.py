@@ -137,8 +137,8 @@ def _parser() -> Parser:
         "1 a mark is missing, 2 bad input, 130 Ctrl-C, 143 SIGTERM, 255 a process of --jobs died.",
     )
     add = parser.add_argument
-    add("--seeds", type=_range, metavar="A..B", help="from A to B, both included (1..100)")
-    add("--seed", type=_seed, metavar="N", help="only this one; hexadecimal with 0x")
+    add("--seeds", type=seed_range, metavar="A..B", help="from A to B, both included (1..100)")
+    add("--seed", type=seed, metavar="N", help="only this one; hexadecimal with 0x")
     add("--nodes", type=between(1, VOTERS_MAX), metavar="N", help="voters (the seed decides)")
     add("--observers", type=between(0, OBSERVERS_MAX), metavar="N", help="brokers that do not vote")
     add(
@@ -168,22 +168,24 @@ def _parser() -> Parser:
     return parser
 
 
-def _seed(text: str) -> int:
+def seed(text: str) -> int:
+    """Parse a seed."""
     try:
-        seed = int(text, 0)
+        number = int(text, 0)
     except ValueError:
-        seed = -1
-    if not 0 <= seed <= SEED_MAX:
+        number = -1
+    if not 0 <= number <= SEED_MAX:
         message = f"'{_short(text)}' is no seed: a number from 0 to {SEED_MAX}"
         raise argparse.ArgumentTypeError(message)
-    return seed
+    return number
 
 
-def _range(text: str) -> range:
+def seed_range(text: str) -> range:
+    """Parse `1..20`, both included."""
     first, dots, last = text.partition("..")
     if not dots:
         raise argparse.ArgumentTypeError(f"'{_short(text)}' is no range: A..B, both included")
-    start, end = _seed(first), _seed(last)
+    start, end = seed(first), seed(last)
     if end < start:
         raise argparse.ArgumentTypeError(f"'{text}' is empty: A..B with A <= B")
     if end - start >= SEED_COUNT_MAX:

@@ -19,6 +19,7 @@ DIVIDED = (
     ("jepsen", "verify"),
     ("sim",),
     ("sim", "mutate"),
+    ("sim", "records"),
 )
 """Commands with a parser for each of their parts."""
 WALKED = sorted({(name,) for name in COMMANDS} - {(words[0],) for words in DIVIDED} | set(DIVIDED))
@@ -28,6 +29,7 @@ ENDS = {
     ("jepsen", "verify"): ("--model", "register", "--steps", "0", "/no/such/file"),
     ("sim",): ("--nodes", "0"),
     ("sim", "mutate"): ("--jobs", "0"),
+    ("sim", "records"): ("--seeds", "2..1"),
 }
 """Behind the value: refused as well, so that nothing runs for long where a value is right."""
 REFUSALS = (0, 1, 2, 254)

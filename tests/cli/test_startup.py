@@ -40,7 +40,7 @@ for words in {words!r}:
 
 def test_help_and_refusals_load_nothing_heavy() -> None:
     commands = [[name] for name in COMMANDS]
-    commands += [["sim", "mutate"], ["jepsen", "verify"], ["jepsen", "run"]]
+    commands += [["sim", "mutate"], ["sim", "records"], ["jepsen", "verify"], ["jepsen", "run"]]
     words = [[*command, "--help"] for command in commands]
     words += [[*command, "--no-such-flag"] for command in commands]
     words += [["topics", "--list"], ["storage", "random-uuid"], ["sim", "--seeds", "2..1"]]

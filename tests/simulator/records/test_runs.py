@@ -8,6 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from simulator.faults.decision import Decision
+from simulator.main import run
+from simulator.records import command
 from simulator.records.run import OPTIONS, run_records
 from tests.selection import thinned
 from tests.test_tidy import ROOT
@@ -72,3 +74,15 @@ def test_the_same_seed_gives_the_same_bytes_whatever_the_hashes():
         digests.add(done.stdout)
     assert len(digests) == 1
     assert run_records(5, SHORT).digest != run_records(6, SHORT).digest
+
+
+def test_the_command_sums_up_and_says_how_to_repeat_a_failure(capsys, monkeypatch):
+    assert run(["records", "--seeds", "1..1", "--quiet", "--twice"]) == 0
+    assert "1 seeds, 0 failed: acknowledged " in capsys.readouterr().out
+    outcome = run_records(1, replace(SHORT, duration_us=10_000))
+    bad = replace(outcome, seed=5, invariant="D1", text="gone")
+    monkeypatch.setattr(command, "run_records", lambda *_, **__: bad)
+    assert run(["records", "--seed", "0x5"]) == 10
+    printed = capsys.readouterr().out
+    assert "SIM-FAIL seed=0x5 invariant=D1" in printed
+    assert "replay: kraftline sim records --seed 0x5\n  gone\n" in printed
