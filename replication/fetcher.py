@@ -214,10 +214,10 @@ class Fetcher:
             state.delayed_until_ms = self._clock.now_ms + self._config.backoff_ms
             self._delayed[state.key] = state
 
-    def _fail(self, state: _State, reason: str) -> None:
+    def _fail(self, state: _State, reason: str, level: LogLevel = LogLevel.ERROR) -> None:
         self.remove(state.key)
         self._failed[state.key] = reason
-        self._log(LogLevel.ERROR, "replica_failed", state, reason=reason)
+        self._log(level, "replica_failed", state, reason=reason)
 
     def _log(self, level: LogLevel, event: str, state: _State, **fields: object) -> None:
         where = {"topic": state.topic_name, "partition": state.key[1]}
@@ -334,7 +334,7 @@ class Fetcher:
             state.is_asking = True
             self._ask(state, LATEST)
         elif code is ErrorCode.fenced_leader_epoch:
-            self._fail(state, "the leader has a later epoch")
+            self._fail(state, "the leader has a later epoch", LogLevel.INFO)
         else:
             self._log(LogLevel.INFO, "replica_fetch_delayed", state, code=code.name)
             self._delay(state)
@@ -454,7 +454,7 @@ class Fetcher:
             return
         log = self._log_of(state)
         if answer is ErrorCode.fenced_leader_epoch:
-            self._fail(state, "the leader has a later epoch")
+            self._fail(state, "the leader has a later epoch", LogLevel.INFO)
         elif log is None:
             self._fail(state, "it has no log")
         elif answer is None or isinstance(answer, ErrorCode) or answer < 0:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from network.effects import LogLevel
 from storage.errors import FsyncError, OutOfSpaceError
 from tests.replication.fetching import (
     BACKOFF_MS,
@@ -270,6 +271,8 @@ def test_a_fenced_partition_waits_for_metadata():
     pair.exchange()
     with_error(pair, ErrorCode.fenced_leader_epoch)
     assert list(pair.fetchers.failed) == [key(0)]
+    line = pair.follower.effects[-1]
+    assert (line.event, line.level) == ("replica_failed", LogLevel.INFO), "every election has some"
     assert pair.numbers() == ([], [0])
     pair.followed[key()].make_follower(registration(epoch=2), 0)
     pair.led[key()].make_leader(registration(epoch=2), 0)
