@@ -6,6 +6,7 @@ of its partitions (`took`, `check`), or by its deadline (`tick`).
 apache/kafka: core/.../server/ReplicaManager.scala
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
@@ -57,6 +58,8 @@ Withdraw = Callable[[], None]
 WAIT_MS_MAX: Final = 600_000
 """Longest wait of a request, whatever it asks for: Kafka closes its connection as idle by then
 (`connections.max.idle.ms`). A connection that is not read does not tell when its client goes."""
+SHRINKS_PER_TICK: Final = 50
+"""Partitions whose ISR is looked at in one step, about a millisecond: others wait meanwhile."""
 _REQUIRED_ACKS: Final = (ALL_IN_SYNC, 0, 1)
 _NO_OFFSET: Final = Offset(-1)
 
@@ -127,6 +130,8 @@ class ReplicaManager:
         self._counters = counters
         self._shrink_interval_ms = lag_ms_max // 2
         self._next_shrink_ms = clock.now_ms + self._shrink_interval_ms
+        self._to_shrink: deque[TopicIdPartition] = deque()
+        """Partitions that the running check of ISRs has not seen."""
         self._produces: Purgatory[TopicIdPartition, DelayedProduce[_Produce]] = Purgatory()
         self._fetches: Purgatory[TopicIdPartition, DelayedFetch[_Fetch]] = Purgatory()
         self._deletions: Purgatory[TopicIdPartition, DelayedDeleteRecords[AnswerDeletion]] = (
@@ -439,6 +444,8 @@ class ReplicaManager:
             self._deletions.next_deadline_ms(),
             self._proposals.next_request_ms(),
         )
+        if self._to_shrink:
+            return self._clock.now_ms
         return min((self._next_shrink_ms, *(each for each in others if each is not None)))
 
     def tick(self) -> None:
@@ -452,5 +459,12 @@ class ReplicaManager:
             deletion.request(deletion.results)
         if now_ms >= self._next_shrink_ms:
             self._next_shrink_ms = now_ms + self._shrink_interval_ms
-            for key, partition in tuple(self.partitions.items()):
+            self._to_shrink = deque(self.partitions)
+        self._shrink_some(now_ms)
+
+    def _shrink_some(self, now_ms: int) -> None:
+        for _ in range(min(SHRINKS_PER_TICK, len(self._to_shrink))):
+            key = self._to_shrink.popleft()
+            partition = self.partitions.get(key)
+            if partition is not None:
                 self.took(key, partition.maybe_shrink_isr(now_ms))
