@@ -85,6 +85,9 @@ class LocalReplicas:
         self._image = EMPTY
         self._next: list[tuple[Image, MetadataDelta]] = []
         """Images that wait until the logs are loaded."""
+        self._clean_log_dirs = disk.clean_log_dirs
+        self._is_begun = False
+        """True once logs are looked for."""
         self._is_loaded = False
         self._awaited: set[TopicIdPartition] | None = None
         """Partitions of the first image without a log; None before it and after `Ready`."""
@@ -125,6 +128,7 @@ class LocalReplicas:
             self._apply(image, delta)
             return
         if not self._next:
+            self._is_begun = True
             self.settings.publish(image, delta)  # the logs are opened with them
             self._loading.start(image)
         self._next.append((image, delta))
@@ -393,7 +397,8 @@ class LocalReplicas:
         self._offline.clear()
         self._key_of.clear()
         self._awaited = None
-        self._work.when_idle(lambda: LogClosing(self.manager, self._services).start())
+        untouched = frozenset() if self._is_begun else self._clean_log_dirs
+        self._work.when_idle(lambda: LogClosing(self.manager, self._services, untouched).start())
 
     # -- views ----------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ apache/kafka: core/.../log/LogManager.scala (`shutdown`)
 """
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 
 from broker.effects import Lane, Log, LogLevel, Stopped
 from broker.services import Services, WorkFinished
@@ -41,13 +42,21 @@ class CountedWork:
 
 
 class LogClosing:
-    """The closing of all log directories that are online, then `Stopped`."""
+    """The closing of all log directories that are online, then `Stopped`.
 
-    def __init__(self, manager: LogManager, services: Services) -> None:
+    Args:
+        manager: of the logs.
+        services: of the step.
+        untouched: log directories that are as a clean shutdown left them.
+    """
+
+    def __init__(
+        self, manager: LogManager, services: Services, untouched: AbstractSet[str]
+    ) -> None:
         self._manager = manager
         self._services = services
         self._open = set(manager.directories)
-        self._clean: list[str] = []
+        self._clean = list(untouched)
 
     def start(self) -> None:
         """Close them, each in its lane."""

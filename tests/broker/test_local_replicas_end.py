@@ -162,8 +162,10 @@ def test_a_directory_that_cannot_be_closed_is_not_clean() -> None:
 
 
 def test_a_stop_before_the_first_image_is_over_at_once() -> None:
-    host = Host(registered())
-    assert host.stop() == Stopped(())
+    host = Host(registered(), clean=("/1",))
+    assert host.stop() == Stopped(("/1",)), "nothing was changed in a directory that was clean"
+    host = Host(with_topics("a"), clean=("/1",)).started()
+    assert host.stop() == Stopped(("/1", "/2")), "each is told once"
 
 
 def test_a_stop_while_logs_are_looked_for_opens_none() -> None:
