@@ -13,6 +13,7 @@ allocates the whole length, from a pool that is not limited by default.)
 import struct
 from typing import Final
 
+from network.frame_memory import FrameMemory
 from wire.framing import LENGTH_BYTES, length_refusal
 
 SHARED_BYTES: Final = 64 * 1024
@@ -27,6 +28,7 @@ class FrameAssembly:
         frame_bytes_max: size above which a frame is refused.
         shared: memory to receive into while no frame has its own; holds nothing between `received`
             and the next `buffer`, so all connections of a thread can share it. None = its own.
+        memory: of the frames that are not copied from `shared`. None = its own.
         grant_bytes: memory of a frame before more of it has come.
     """
 
@@ -36,6 +38,7 @@ class FrameAssembly:
         "_frame_bytes_max",
         "_grant_bytes",
         "_length",
+        "_memory",
         "_shared",
         "_start",
         "_view",
@@ -46,12 +49,14 @@ class FrameAssembly:
         self,
         frame_bytes_max: int,
         shared: memoryview | None = None,
+        memory: FrameMemory | None = None,
         *,
         grant_bytes: int = GRANT_BYTES,
     ) -> None:
         assert frame_bytes_max > 0
         self._shared = memoryview(bytearray(SHARED_BYTES)) if shared is None else shared
         assert LENGTH_BYTES <= len(self._shared) <= grant_bytes
+        self._memory = FrameMemory(grant_bytes) if memory is None else memory
         self._frame_bytes_max = frame_bytes_max
         self._grant_bytes = grant_bytes
         self._start = b""
@@ -116,7 +121,7 @@ class FrameAssembly:
 
     def _begin(self, length: int, first: memoryview) -> None:
         self._start = b""
-        self._frame = bytearray(min(length, self._grant_bytes))
+        self._frame = self._memory.take(min(length, self._grant_bytes))
         self._frame[: len(first)] = first
         self._filled_bytes = len(first)
         self._length = length

@@ -23,7 +23,8 @@ from broker.events import (
     Event,
     FramesReceived,
 )
-from network.frame_assembly import SHARED_BYTES, FrameAssembly
+from network.frame_assembly import GRANT_BYTES, SHARED_BYTES, FrameAssembly
+from network.frame_memory import FrameMemory
 from node.connections import CLOSE_SECONDS_MAX, OUTPUT_BYTES_HIGH, OUTPUT_BYTES_MAX
 from node.logs import write_log
 from node.read_ahead import IsCached, ReadAhead, is_cached
@@ -269,6 +270,7 @@ class RecordSockets:
         self._frame_bytes_max = frame_bytes_max
         self._shared = memoryview(bytearray(SHARED_BYTES))
         """Received into by every connection that is not within a frame."""
+        self._memory = FrameMemory(GRANT_BYTES)
         self._read_ahead = ReadAhead(loop)
         self._listeners: list[RecordListener] = []
         self._by_id: dict[int, RecordSocket] = {}
@@ -289,7 +291,7 @@ class RecordSockets:
     def _accept(self, listener: str, connection: socket.socket, host: str) -> None:
         connection_id = self._next_id
         self._next_id += 1
-        frames = FrameAssembly(self._frame_bytes_max, self._shared)
+        frames = FrameAssembly(self._frame_bytes_max, self._shared, self._memory)
         opened = RecordSocket(self, connection, connection_id, frames)
         self._by_id[connection_id] = opened
         self._sockets[opened] = None
