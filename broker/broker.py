@@ -265,16 +265,25 @@ class Broker:
         if not self._is_serving and self._local.is_ready:
             self._is_serving = True
             self._front.serve()
-        now_ms = self._clock.now_ms
+        now_ms, deadline_ms, has_ticked = self._clock.now_ms, NEVER_MS, False
         for part in self._timed:
             next_ms = part.next_ms()
-            if next_ms is not None and next_ms <= now_ms:
+            if next_ms is None:
+                continue
+            if next_ms <= now_ms:
                 part.tick()
-        self._propose()
+                has_ticked = True
+            elif next_ms < deadline_ms:
+                deadline_ms = next_ms
+        self._propose()  # what is due made the replicas tick
         effects = self._taken()
-        times = [part.next_ms() for part in self._timed]
-        self._deadline_ms = min((each for each in times if each is not None), default=NEVER_MS)
+        self._deadline_ms = self._earliest_ms() if has_ticked else deadline_ms
         return effects
+
+    def _earliest_ms(self) -> int:
+        """Time at which the first part is due, after one of them has changed."""
+        times = [part.next_ms() for part in self._timed]
+        return min((each for each in times if each is not None), default=NEVER_MS)
 
     def next_deadline_ms(self) -> int:
         """Return the latest time of the next TimeAdvanced."""

@@ -79,8 +79,11 @@ class Purgatory(Generic[Key, Operation]):
 
     def check(self, key: Key) -> list[Operation]:
         """Try the operations of a key, in the order in which they came; return the completed."""
+        of_key = self._by_key.get(key)
+        if of_key is None:
+            return []
         completed = []
-        for watched in tuple(self._by_key.get(key, {}).values()):
+        for watched in tuple(of_key.values()):
             if watched.operation.try_complete():
                 self._end(watched)
                 completed.append(watched.operation)

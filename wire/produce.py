@@ -33,6 +33,13 @@ _ACKS_AND_TIMEOUT: Final = struct.Struct(">hi")
 _PARTITION: Final = struct.Struct(">ihqq")
 _OFFSET: Final = struct.Struct(">q")
 _LEADER: Final = struct.Struct(">iib")
+_NOTHING_ELSE: Final = {
+    version: b"" if version < _RECORD_ERRORS_VERSION
+    else b"\0\0\0\0\xff\xff" if version < _FLEXIBLE_VERSION
+    else b"\1\0\0"
+    for version in range(VERSION_MIN, VERSION_MAX + 1)
+}  # fmt: skip
+"""By version: no errors of records, no message and no tagged field, the end of most answers."""
 
 
 class ProducedPartition(msgspec.Struct, frozen=True):
@@ -151,6 +158,9 @@ def _answer(version: int, answer: PartitionAnswer) -> bytes:
     ]
     if version >= _LOG_START_VERSION:
         parts.append(_OFFSET.pack(answer.log_start_offset))
+    if not answer.record_errors and answer.message is None and answer.leader is None:
+        parts.append(_NOTHING_ELSE[version])
+        return b"".join(parts)
     if version >= _RECORD_ERRORS_VERSION:
         parts.append(encode_length(len(answer.record_errors), is_flexible=is_flexible))
         for index, message in answer.record_errors:

@@ -305,6 +305,7 @@ def test_the_deadline_is_that_of_the_first_part() -> None:
     assert of(UsedAtKernel, driven.step(TimeAdvanced())) == []
     driven.now_ms += 1
     assert of(UsedAtKernel, driven.step(TimeAdvanced())) == [UsedAtKernel(1)]
+    assert driven.broker.next_deadline_ms() == driven.now_ms + USED_INTERVAL_MS
 
 
 @pytest.mark.parametrize(
