@@ -61,6 +61,7 @@ from replication.fetchers import Fetchers
 from replication.leadership import Changed, LocalBroker
 from replication.partition import Partition
 from replication.replica_manager import ReplicaManager
+from replication.replica_selector import ReplicaSelector, select_in_rack
 from storage.vfs import Vfs
 from wire.api_keys import (
     ALTER_PARTITION,
@@ -132,6 +133,7 @@ class Broker:
             on_failure=self._on_disk_failure,
             on_appended=self._on_appended,
             counters=self._counters,
+            selector=self._selector(),
         )
         self._links = LeaderLinks(
             config.node_id,
@@ -173,6 +175,12 @@ class Broker:
             self._front, self._replicas, self._local, self._fetchers, self._links,
         )  # fmt: skip
         self._takes = self._event_table()
+
+    def _selector(self) -> ReplicaSelector | None:
+        """Make the choice of the replicas that consumers read from; None if it is the leader."""
+        if not self.config.reads_in_rack:
+            return None
+        return ReplicaSelector(self.config.node_id, self._newest_image, select_in_rack)
 
     def _follower(self) -> FollowerBroker:
         """Return this broker as its fetchers see it."""

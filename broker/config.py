@@ -70,6 +70,8 @@ class RecordsConfig(msgspec.Struct, frozen=True, kw_only=True):
     """`replica.lag.time.max.ms`"""
     fetch_bytes_max: int = FETCH_BYTES_MAX
     """`fetch.max.bytes`: of a response, above which no request may ask."""
+    reads_in_rack: bool = False
+    """True for a `replica.selector.class` that sends consumers to a replica in their rack."""
     fetch_session_slots: int = 1000
     """`max.incremental.fetch.session.cache.slots`"""
     replica_fetch: ReplicaFetchConfig = ReplicaFetchConfig()

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from kernel.serving.auto_topics import INTERNAL_KEYS
 from node.listeners import ADDRESS_LIMITS_KEY, INSPECTION_KEY
-from node.record_keys import LONG_MAX, RECORDS_KEYS, TOPIC_DEFAULT_KEYS
+from node.record_keys import LONG_MAX, RECORDS_KEYS, SELECTOR_KEY, TOPIC_DEFAULT_KEYS
 
 INT_MIN: Final = -(2**31)
 INT_MAX: Final = 2**31 - 1
@@ -156,7 +156,7 @@ OLDER_KEYS: Final = frozenset(
     {"leader.imbalance.per.broker.percentage", "metadata.log.segment.min.bytes"}
 )
 """Keys of Kafka 3.9 removed in 4.x, without effect here."""
-ABOUT_RECORDS: Final = RECORDS_KEYS | TOPIC_DEFAULT_KEYS
+ABOUT_RECORDS: Final = RECORDS_KEYS | TOPIC_DEFAULT_KEYS | {SELECTOR_KEY}
 ACTED_ON: Final = (
     READ_BY_HAND
     | STATIC_DEFAULTS

@@ -48,6 +48,7 @@ INTERVALS: Final = (
 )
 RECORDS_KEYS: Final = frozenset(number.key for number in (*NUMBERS, *INTERVALS))
 """Keys of the broker itself."""
+SELECTOR_KEY: Final = "replica.selector.class"
 TOPIC_DEFAULT_KEYS: Final = frozenset(
     synonym.name
     for name, definition in topic_configs().items()

@@ -14,9 +14,11 @@ from metadata.config_schema import broker_configs
 from metadata.config_values import parse_value
 from node.errors import ConfigError, shortened
 from node.listeners import inter_broker_listener
-from node.record_keys import INTERVALS, LONG_MAX, NUMBERS
+from node.record_keys import INTERVALS, LONG_MAX, NUMBERS, SELECTOR_KEY
 from wire.types import DIRECTORY_UNASSIGNED, DirectoryId
 
+RACK_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+"""The only one that Kafka brings, beside none for the leader."""
 RETENTION_KEYS: Final = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
 """The first that is given counts."""
 
@@ -48,6 +50,8 @@ def records_config(config: NodeConfig, directory_ids: Mapping[str, DirectoryId])
             groups["upkeep"][interval.field] = value if value > 0 else LONG_MAX
     if groups["records"].get("queued_bytes_max", 1) <= 0:
         del groups["records"]["queued_bytes_max"]
+    if SELECTOR_KEY in given:
+        groups["records"]["reads_in_rack"] = _reads_in_rack(given[SELECTOR_KEY])
     found = RecordsConfig(
         node_id=config.node_id,
         log_dirs=config.log_dirs,
@@ -73,6 +77,12 @@ def check_records(config: NodeConfig) -> None:
         ConfigError: a value is refused.
     """
     records_config(config, dict.fromkeys(config.log_dirs, DIRECTORY_UNASSIGNED))
+
+
+def _reads_in_rack(name: str) -> bool:
+    if name != RACK_SELECTOR:
+        raise ConfigError.invalid(name, SELECTOR_KEY, f"String must be one of: {RACK_SELECTOR}")
+    return True
 
 
 def _whole(text: str, key: str) -> int:

@@ -18,6 +18,7 @@ import msgspec
 
 from replication.fetch_session import FetchPartition
 from replication.log_offsets import LogOffsetMetadata, LogOffsetSnapshot
+from replication.replica_selector import Reader
 from storage.logs.unified_log import FetchIsolation
 from wire.errors import ErrorCode
 from wire.fetch_response import FetchedPartition
@@ -180,6 +181,8 @@ class FetchParams(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     isolation: FetchIsolation
     is_leader_only: bool
     """False for consumers that may read from followers."""
+    reader: Reader | None = None
+    """The consumer, if another replica may be preferred for it."""
 
 
 class FetchStatus(msgspec.Struct, frozen=True, gc=False):

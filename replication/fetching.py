@@ -15,6 +15,7 @@ from replication.leadership import UNCHANGED, Changed
 from replication.log_offsets import LogOffsetMetadata
 from replication.partition import Partition
 from replication.reading import Fetched
+from replication.replica_selector import ReplicaSelector
 from storage.errors import CorruptLogError
 from storage.logs.unified_log import FetchIsolation, UnifiedLog
 from storage.segments.file_slice import FileSlice
@@ -57,6 +58,7 @@ def read_partitions(
     max_bytes: int,
     now_ms: int,
     updates_replicas: bool,
+    selector: ReplicaSelector | None = None,
 ) -> list[PartitionRead]:
     """Read partitions one after the other; the first records may exceed `max_bytes`.
 
@@ -67,13 +69,15 @@ def read_partitions(
         max_bytes: of all records.
         now_ms: instant of the request.
         updates_replicas: False when a fetch that has waited is read again.
+        selector: of the replicas that consumers read from; None for the leader.
     """
     reads: list[PartitionRead] = []
     at_least_one = True
     for each in wanted:
+        partition = partition_of(each.key)
         try:
-            read = _read(
-                partition_of(each.key),
+            read = _read_elsewhere(partition, params, each, selector) or _read(
+                partition,
                 params,
                 each,
                 max_bytes=min(max_bytes, each.request.max_bytes),
@@ -104,6 +108,37 @@ def _without_read(
 ) -> PartitionRead:
     row = FetchedPartition(topic=wanted.topic, partition=wanted.key[1], code=code)
     return PartitionRead(wanted=wanted, row=row, failure=failure)
+
+
+def _read_elsewhere(
+    partition: Partition | ErrorCode,
+    params: FetchParams,
+    wanted: WantedPartition,
+    selector: ReplicaSelector | None,
+) -> PartitionRead | None:
+    """The row that sends a consumer to another replica, without records; None to read here."""
+    reader = params.reader
+    if selector is None or reader is None or isinstance(partition, ErrorCode):
+        return None
+    leader, log = partition.leadership, partition.log
+    if isinstance(leader, ErrorCode):
+        return None
+    preferred = selector.preferred(reader, leader, wanted.request.fetch_offset)
+    if preferred is None:
+        return None
+    code = partition.check_current_leader_epoch(wanted.request.current_leader_epoch)
+    if code is not ErrorCode.none:
+        return _without_read(wanted, code)
+    assert log is not None, "a leader has a log"
+    row = FetchedPartition(
+        topic=wanted.topic,
+        partition=wanted.key[1],
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        preferred_read_replica=preferred,
+    )
+    return PartitionRead(wanted=wanted, row=row)
 
 
 def _read(

@@ -38,6 +38,7 @@ from replication.leadership import ALL_IN_SYNC, Changed, Leadership
 from replication.log_offsets import LogOffsetSnapshot
 from replication.partition import Partition
 from replication.purgatory import Purgatory
+from replication.replica_selector import ReplicaSelector
 from storage.producers.producer_state import Origin
 from wire.batch import Batch
 from wire.codec import Entity
@@ -108,6 +109,7 @@ class ReplicaManager:
             called while it works on partitions, so that they may be marked offline.
         on_appended: called with a partition behind an append, which may be due for a flush.
         counters: raised here.
+        selector: of the replicas that consumers read from; None for the leader.
     """
 
     def __init__(
@@ -120,6 +122,7 @@ class ReplicaManager:
         on_failure: Callable[[TopicIdPartition, Exception], None],
         on_appended: Callable[[TopicIdPartition], None],
         counters: Counters,
+        selector: ReplicaSelector | None = None,
     ) -> None:
         assert lag_ms_max > 1, f"{lag_ms_max=}"
         self._clock = clock
@@ -128,6 +131,7 @@ class ReplicaManager:
         self._on_failure = on_failure
         self._on_appended = on_appended
         self._counters = counters
+        self._selector = selector
         self._shrink_interval_ms = lag_ms_max // 2
         self._next_shrink_ms = clock.now_ms + self._shrink_interval_ms
         self._to_shrink: deque[TopicIdPartition] = deque()
@@ -324,6 +328,7 @@ class ReplicaManager:
             max_bytes=max_bytes,
             now_ms=self._clock.now_ms,
             updates_replicas=updates_replicas,
+            selector=self._selector,
         )
         for read in reads:
             if read.failure is not None:

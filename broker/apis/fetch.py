@@ -1,6 +1,6 @@
 """Fetch: reads for consumers and followers, in sessions, at once or when there is enough.
 
-No replica is preferred for reads by the rack of a consumer, and nothing is throttled.
+Nothing is throttled.
 
 apache/kafka: core/.../server/KafkaApis.scala (handleFetchRequest)
 """
@@ -29,6 +29,7 @@ from replication.fetch_session import (
 )
 from replication.fetching import PartitionRead, WantedPartition
 from replication.replica_manager import ReplicaManager
+from replication.replica_selector import Reader
 from storage.logs.unified_log import FetchIsolation
 from storage.segments.file_slice import FileSlice
 from wire.errors import ErrorCode
@@ -93,7 +94,7 @@ class Fetch:
         max_bytes = max(0, min(request.max_bytes, self._bytes_max))
         is_follower = request.replica_id >= 0
         withdraw = self._manager.fetch(
-            _params(version, request, max_bytes),
+            _params(version, request, max_bytes, call.listener),
             wanted,
             max_bytes=max_bytes,
             answer=lambda reads: self._answer(
@@ -216,7 +217,9 @@ def _fetch_partition(row: RequestedPartition) -> FetchPartition:
     )
 
 
-def _params(version: int, request: BrokerFetchRequest, max_bytes: int) -> FetchParams:
+def _params(
+    version: int, request: BrokerFetchRequest, max_bytes: int, listener: str
+) -> FetchParams:
     replica_id = request.replica_id
     is_follower, is_consumer = replica_id >= 0, replica_id < 0 and replica_id != FUTURE_REPLICA_ID
     if not is_consumer:
@@ -232,6 +235,7 @@ def _params(version: int, request: BrokerFetchRequest, max_bytes: int) -> FetchP
         min_bytes=min(request.min_bytes, max_bytes),
         isolation=isolation,
         is_leader_only=is_follower or (is_consumer and version < _RACK_VERSION),
+        reader=Reader(request.rack_id, listener) if is_consumer else None,
     )
 
 

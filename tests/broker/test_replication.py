@@ -58,6 +58,7 @@ def registered(metadata: MetadataLog, node_id: int) -> None:
             incarnation_id=bytes([node_id] * 16),
             broker_epoch=epoch,
             end_points=(endpoint,),
+            rack=f"rack-{node_id}",
             log_dirs=(D1,),
         ),
         UnfenceBrokerRecord(id=NodeId(node_id), epoch=epoch),
@@ -255,6 +256,21 @@ def test_a_consumer_that_waits_at_the_follower_gets_them_with_the_high_watermark
     pair.pass_time(500)
     pair.replicate()
     assert fetched(pair.answers[-1]) == (ErrorCode.none, 2, BATCH_BYTES)
+
+
+@pytest.mark.parametrize(("reads_in_rack", "preferred"), [(True, 2), (False, -1)])
+def test_a_consumer_is_sent_to_the_follower_in_its_rack(
+    reads_in_rack: bool, preferred: int
+) -> None:
+    pair = Pair(reads_in_rack=reads_in_rack)
+    pair.replicate()
+    pair.request(PRODUCE, 13, produce(-1))
+    pair.replicate()
+    pair.request(FETCH, 17, fetch(rack_id="rack-2"))
+    pair.replicate()
+    (topic,) = response(FETCH, 17, pair.answers[-1]).responses
+    (row,) = topic.partitions
+    assert (row.preferred_read_replica, not row.records) == (preferred, reads_in_rack)
 
 
 def delete_records(timeout: timedelta) -> Any:

@@ -29,7 +29,7 @@ from metadata.node_configs import NodeConfigs
 from node.config import ConfigError, node_config
 from node.config_keys import INT_MAX, NUMBERS, Whole
 from node.record_keys import LONG_MAX
-from node.records_config import records_config
+from node.records_config import RACK_SELECTOR, records_config
 from quorum_controller.configs.topic_defaults import partition_defaults
 from quorum_controller.security.authorization import AccessRules
 from tests.kernel.harness import World, create_topic_body
@@ -72,6 +72,7 @@ CHANGES: dict[str, tuple[dict[str, str], str]] = {
     "node.id": (BROKER, "8"),
     "process.roles": (COMBINED, "controller"),
     "queued.max.request.bytes": (COMBINED, "104857600"),
+    "replica.selector.class": (COMBINED, RACK_SELECTOR),
     "security.inter.broker.protocol": (COMBINED, "SSL"),
     "super.users": (SUPER, "User:a"),
 }

@@ -9,7 +9,7 @@ from metadata.config_values import parse_value
 from node.config import node_config
 from node.errors import ConfigError
 from node.record_keys import INTERVALS, LONG_MAX, NUMBERS, RECORDS_KEYS
-from node.records_config import records_config
+from node.records_config import RACK_SELECTOR, records_config
 from tests.node.test_config import BROKER, COMBINED
 from wire.types import DirectoryId
 
@@ -127,6 +127,14 @@ def test_a_follower_never_waits_longer_than_what_ends_its_wait(key, bound):
     assert records_of({**ROOM, key: str(bound), wait: str(bound)}).replica_fetch.wait_ms_max == 600
     with pytest.raises(ConfigError, match=key):
         records_of({**ROOM, key: str(bound), wait: str(bound + 1)})
+
+
+def test_consumers_read_in_their_rack_by_the_name_of_a_class_alone():
+    assert not records_of({}).reads_in_rack
+    assert records_of({"replica.selector.class": RACK_SELECTOR}).reads_in_rack
+    for name in ("", "x", RACK_SELECTOR.lower(), "org.apache.kafka.common.replica.ReplicaSelector"):
+        with pytest.raises(ConfigError, match=r"replica\.selector\.class.*RackAware"):
+            node_config({**COMBINED, "replica.selector.class": name})
 
 
 def test_every_field_with_a_key_is_set_by_one():

@@ -10,6 +10,7 @@ from replication.delayed import FetchParams
 from replication.fetch_session import FetchPartition
 from replication.fetching import WantedPartition
 from replication.replica_manager import ReplicaManager
+from replication.replica_selector import ReplicaSelector, select_in_rack
 from simulator.cluster.memory_vfs import MemoryFile, MemoryVfs
 from tests.replication.partitions import CONSUMER, LAG_MS, WALL_MS, Brokers, registration
 from tests.storage.test_unified_log import opened, produced
@@ -50,7 +51,7 @@ class CountingVfs(MemoryVfs):
 class Managed:
     """Broker 1 with its manager; what it answers is in `answers`, in order."""
 
-    def __init__(self):
+    def __init__(self, *, reads_in_rack=False):
         self.brokers = Brokers()
         self.clock = Clock(Now(1_000, WALL_MS))
         self.image = EMPTY
@@ -68,6 +69,9 @@ class Managed:
             on_failure=lambda key, error: self.failed.append((key, error)),
             on_appended=self.appended.append,
             counters=self.counters,
+            selector=ReplicaSelector(1, lambda: self.image, select_in_rack)
+            if reads_in_rack
+            else None,
         )
 
     def create(self, key=T0, *, minimum=1, deletes=True, rules=None, settings=None, **fields):

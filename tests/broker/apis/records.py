@@ -47,8 +47,8 @@ class Asked:
 class Records(Managed):
     """A broker whose topics have the ids that `key_of` says."""
 
-    def __init__(self, rules=None, *, bytes_max=1 << 20, slots=10):
-        super().__init__()
+    def __init__(self, rules=None, *, bytes_max=1 << 20, slots=10, reads_in_rack=False):
+        super().__init__(reads_in_rack=reads_in_rack)
         access = Access(rules, lambda: self.image)
         self.sessions = FetchManager(FetchSessionCache(slots, random.Random(1)))
         self.produce = Produce(self.manager, access, lambda: self.image)
@@ -77,14 +77,14 @@ class Records(Managed):
                 topic_id_by_name=self.image.topic_id_by_name.set(name, topic_id_),
             )
 
-    def broker(self, node_id, *, fenced=False, listener="PLAINTEXT"):
+    def broker(self, node_id, *, fenced=False, listener="PLAINTEXT", rack="r"):
         registered = Broker(
             id=node_id,
             epoch=10 + node_id,
             incarnation_id=bytes(16),
             endpoints=(RegisteredEndpoint(name=listener, host="h", port=90 + node_id),),
             features=(),
-            rack="r",
+            rack=rack,
             fenced=fenced,
             in_controlled_shutdown=False,
             log_dirs=(),
