@@ -88,6 +88,16 @@ class SessionPartition:
         self.high_watermark = -1
         self.log_start_offset = -1
 
+    def ask(self, request: FetchPartition) -> None:
+        """Take the row of a later request; in another leader epoch the partition is sent once more.
+
+        Other than in Kafka: a follower that learns of the epoch while a response is under way drops
+        the row, and with it the high watermark.
+        """
+        if request.current_leader_epoch != self.request.current_leader_epoch:
+            self.high_watermark = -1
+        self.request = request
+
     def is_changed(self, row: FetchedPartition) -> bool:
         """True if the row must be sent: it says more than the response before."""
         return (
@@ -100,8 +110,13 @@ class SessionPartition:
         )
 
     def note(self, row: FetchedPartition) -> None:
-        """Keep what the row says; behind an error the partition is sent once more."""
-        self.high_watermark = row.high_watermark if row.code is ErrorCode.none else -1
+        """Keep what the row says; behind an error the partition is sent once more.
+
+        So it is behind a diverging epoch, other than in Kafka: the follower truncates and takes
+        no high watermark, and where its log then ends as the leader's no record brings another.
+        """
+        is_taken = row.code is ErrorCode.none and row.diverging_epoch is None
+        self.high_watermark = row.high_watermark if is_taken else -1
         self.log_start_offset = row.log_start_offset
 
 
@@ -152,7 +167,7 @@ class FetchSession:
                 name = _name(key, topic_name)
                 self.partitions[key] = SessionPartition(key, name, partition)
             else:
-                cached.request = partition
+                cached.ask(partition)
         for key in request.forgotten:
             self.partitions.pop(key, None)
 

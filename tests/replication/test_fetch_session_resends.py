@@ -1,0 +1,46 @@
+"""Rows of a session that a follower does not take, whose high watermark is told once more."""
+
+import msgspec
+
+from replication.fetch_session import FetchPartition
+from tests.replication.test_fetch_session import A, B, Broker, keys_of, request, row
+
+
+def test_a_partition_is_sent_once_more_after_a_diverging_epoch():
+    """The follower truncates and takes no high watermark; with no record behind, none came."""
+    broker = Broker()
+    session_id = broker.open(A, B)
+    diverging = row(A, 6, diverging_epoch=(1, 6))
+    for epoch, rows, expected in (
+        (1, [diverging], [A]),
+        (2, [diverging], [A]),
+        (3, [row(A, 6)], [A]),
+        (4, [row(A, 6)], []),
+    ):
+        assert keys_of(broker.fetch(session_id=session_id, epoch=epoch, rows=rows)) == expected
+    full = broker.open(A, rows=[diverging])
+    assert keys_of(broker.fetch(session_id=full, epoch=1, rows=[row(A, 6)])) == [A]
+
+
+def test_a_partition_is_sent_once_more_in_a_new_leader_epoch():
+    """The follower drops a response that was under way while it learnt of the epoch."""
+    broker = Broker()
+    session_id = broker.open(A, B)
+
+    def fetch(epoch, offset, leader_epoch):
+        asked = msgspec.structs.replace(
+            request(session_id=session_id, epoch=epoch),
+            partitions={
+                A: FetchPartition(
+                    fetch_offset=offset, max_bytes=1_000, current_leader_epoch=leader_epoch
+                )
+            },
+        )
+        context = broker.manager.new_context(asked, broker.names.get, broker.now_ms)
+        read = [row(part.key) for part in context.partitions()]
+        return keys_of(context.respond(read, broker.now_ms))
+
+    assert fetch(1, 0, 3) == [A]
+    assert fetch(2, 1, 3) == [], "another offset of the same epoch"
+    assert fetch(3, 1, 4) == [A]
+    assert fetch(4, 1, 4) == []
