@@ -226,13 +226,16 @@ class LogObject:
         return ()
 
     def draw(self, rng):
-        f = rng.choice(("append", "append", "read", "read-from"))
+        f = rng.choice(("append", "append", "append", "read", "read-from", "fetch"))
         return f, {"append": rng.choice("ab"), "read": None}.get(f, rng.randrange(3)), None
 
     def perform(self, state, f, value, key, rng):
         if f == "append":
             told = rng is None or rng.random() < 0.7
             return (*state, value), (OK, [value, len(state) if told else None], None)
+        if f == "fetch":
+            told = len(state) if rng is None else value + rng.randrange(3)
+            return state, (OK, list(state[value:told]), None)
         return state, (OK, list(state if f == "read" else state[value:]), None)
 
     def corrupt(self, operation, rng):
@@ -243,6 +246,8 @@ class LogObject:
     def apply(self, state, operation, operations):
         after, (_, output, _) = self.perform(state, operation.f, operation.value, None, None)
         untold = operation.f == "append" and operation.type == OK and operation.output[1] is None
+        if operation.f == "fetch" and operation.type == OK:
+            output = output[: len(operation.output)]  # maybe not all
         if operation.type != OK or untold or output == operation.output:
             yield after
 

@@ -5,6 +5,7 @@
 | `append` | record | `[record offset]`, the offset nil if unknown; or the offset alone |
 | `read` | nil | every record from offset 0 to the end |
 | `read-from` | first offset | the records from there to the end, none if it lies beyond |
+| `fetch` | first offset | records from there on, maybe not all, maybe none |
 
 The key stands beside the value (`key`) or in front of it (`[key record]`, answered by
 `[key [record offset]]` or `[key offset]`). Where records are pairs and nothing is read, the answers
@@ -67,11 +68,11 @@ class AppendLog(Model):
             return (Part(call.key, ("append", frozen(call.value)), output),)
         if operation.f == "read":
             return (Part(call.key, ("read", 0), self._read(call) if known else UNKNOWN),)
-        if operation.f == "read-from":
+        if operation.f in ("read-from", "fetch"):
             self._check_offset(operation, call.value)
             output = self._records(call) if known else UNKNOWN
-            return (Part(call.key, ("read-from", call.value), output),)
-        raise refuse(operation, self.name, "append, read, read-from")
+            return (Part(call.key, (operation.f, call.value), output),)
+        raise refuse(operation, self.name, "append, read, read-from, fetch")
 
     def _offset(self, call: Call) -> int | None:
         """Offset in the answer to an append; None if none."""
@@ -134,7 +135,17 @@ class AppendLog(Model):
             return state
         if f == "read":
             return state if output == state else ILLEGAL
+        if f == "fetch":
+            return state if self._has(state, value, output) else ILLEGAL
         return state if self._ends_with(state, value, output) else ILLEGAL
+
+    def _has(self, log: int, offset: int, records: tuple[Hashable, ...]) -> bool:
+        """True if these records stand from the offset on, whatever follows."""
+        if not records:
+            return True
+        while self._length[log] > offset + len(records):
+            log = self._parent[log]
+        return self._ends_with(log, offset, records)
 
     def _ends_with(self, log: int, offset: int, records: tuple[Hashable, ...]) -> bool:
         """True if exactly these records stand from the offset to the end."""
@@ -151,6 +162,24 @@ class AppendLog(Model):
         """True for reads."""
         return bool(given[0] != "append")
 
+    @override
+    def droppable(self, parts: Sequence[tuple[Part, bool]]) -> set[int]:
+        """Numbers of lost appends whose record is not in the longest log that was read.
+
+        If every known offset lies in that log, such a record stands behind all of them in any legal
+        order, where nothing tells of it.
+        """
+        logs = [self.records(part.output) for part, _ in parts if _is_known(part, "read")]
+        longest = max(logs, key=len, default=[])
+        if any(_known_end(part) > len(longest) for part, _ in parts):
+            return set()
+        held = set(longest)
+        return {
+            number
+            for number, (part, is_lost) in enumerate(parts)
+            if is_lost and part.input[0] == "append" and part.input[1] not in held
+        }
+
     def records(self, state: State) -> list[Hashable]:
         """Records of a state, from offset 0."""
         assert isinstance(state, int)
@@ -162,7 +191,7 @@ class AppendLog(Model):
 
     @override
     def describe(self, part: Part) -> str:
-        """`append x -> 3`, `read -> [...]`, `read-from 2 -> [...]`."""
+        """`append x -> 3`, `read -> [...]`, `read-from 2 -> [...]`, `fetch 2 -> [...]`."""
         f, value = part.input
         where = "" if part.key is None else f"{part.key}: "
         unknown = part.output is UNKNOWN
@@ -172,13 +201,26 @@ class AppendLog(Model):
         if unknown:
             answer = "?"
         else:
-            answer = str(list(part.output) if f == "read-from" else self.records(part.output))
-        return f"{where}{f}{f' {value}' if f == 'read-from' else ''} -> {answer}"
+            answer = str(self.records(part.output) if f == "read" else list(part.output))
+        return f"{where}{f}{'' if f == 'read' else f' {value}'} -> {answer}"
 
     @override
     def describe_state(self, state: State) -> str:
         """The list of its records."""
         return str(self.records(state))
+
+
+def _is_known(part: Part, f: str) -> bool:
+    return bool(part.input[0] == f and part.output is not UNKNOWN)
+
+
+def _known_end(part: Part) -> int:
+    """Offset behind the last record that an answer places; 0 if it places none."""
+    if _is_known(part, "append") and part.output is not None:
+        return int(part.output) + 1
+    if (_is_known(part, "read-from") or _is_known(part, "fetch")) and part.output:
+        return int(part.input[1]) + len(part.output)
+    return 0
 
 
 def _has_keys_in_front(operations: Sequence[Operation]) -> bool:
