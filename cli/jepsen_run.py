@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cli.arguments import INT64_MAX, Parser, integer, shortened, text
-from jepsen.names import KINDS, NODES_MAX, WORKLOADS
+from jepsen.names import APPEND_LOG, KINDS, NODES_MAX, WORKLOADS, kinds_of
 
 EXIT_USAGE: Final = 254
 EXIT_FAILED: Final = 255
@@ -28,6 +28,8 @@ CONCURRENCY_MAX: Final = 200
 RATE_MAX: Final = 10_000.0
 TIME_LIMIT_S_MAX: Final = 86_400.0
 PORT_MAX: Final = 63_000
+UNCLEAN_NODES_MIN: Final = 3
+"""With one node down the quorum must live on."""
 
 
 class _Parser(Parser):
@@ -92,9 +94,9 @@ def _parse(arguments: Sequence[str]) -> Namespace:
     parser.add_argument(
         "--nemesis",
         type=_kinds,
-        default=KINDS,
         metavar="KINDS",
-        help=f"faults, separated by commas: {', '.join(KINDS)}; or none (default: all)",
+        help=f"faults, separated by commas: {', '.join(KINDS)}; or none (default: all that the "
+        "workload has)",
     )
     limits = {
         "nodes": (int, 3, 1, NODES_MAX, "combined nodes"),
@@ -118,9 +120,37 @@ def _parse(arguments: Sequence[str]) -> Namespace:
         default="quorum",
         help="local: from a node's own image, which is not linearizable (a control)",
     )
+    parser.add_argument(
+        "--no-idempotence",
+        action="store_true",
+        help="append-log: a record may be there more than once",
+    )
+    parser.add_argument(
+        "--unclean",
+        action="store_true",
+        help="append-log: topics may lose records, and do (a control)",
+    )
     parser.add_argument("--dir", type=_folder, help="new folder for everything, kept afterwards")
     parser.add_argument("--json", action="store_true", help="one object as the last line")
-    return parser.parse_args(arguments)
+    asked = parser.parse_args(arguments)
+    _check_together(parser, asked)
+    return asked
+
+
+def _check_together(parser: _Parser, asked: Namespace) -> None:
+    """Refuse what the workload does not have; fill in its faults where none are named."""
+    if asked.workload != APPEND_LOG:
+        for flag in ("no_idempotence", "unclean"):
+            if getattr(asked, flag):
+                parser.error(f"--{flag.replace('_', '-')} is about append-log")
+    if asked.unclean and asked.nodes < UNCLEAN_NODES_MIN:
+        parser.error(f"--unclean needs at least {UNCLEAN_NODES_MIN} nodes")
+    allowed = kinds_of(asked.workload, is_unclean=asked.unclean)
+    if asked.nemesis is None:
+        asked.nemesis = allowed
+    for kind in asked.nemesis:
+        if kind not in allowed:
+            parser.error(f"fault '{kind}' is none of this run: none, or of {', '.join(allowed)}")
 
 
 def _between(low: float, high: float) -> Callable[[str], float]:
@@ -164,6 +194,8 @@ def _options(asked: Namespace) -> Any:
         rate=asked.rate,
         concurrency=asked.concurrency,
         reads=asked.reads,
+        is_idempotent=not asked.no_idempotence,
+        is_unclean=asked.unclean,
         base_port=asked.base_port,
         folder=asked.dir,
     )
@@ -181,6 +213,7 @@ def _text(results: dict[str, Any]) -> str:
         for check in results["checks"]
     ]
     lines += [f"    {line}" for line in results["linearizability"].get("counterexample", [])]
+    lines += [f"    {found['kind']}: {found['text']}" for found in results.get("findings", [])]
     if results["dir"] is not None:
         lines.append(f"  everything is in {results['dir']}")
     return "\n".join(lines) + "\n"

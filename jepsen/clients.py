@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 from jepsen.cluster import NodeAddresses
-from jepsen.connections import Address, CallError, Connection
+from jepsen.connections import Address, CallError, Connection, Connections
 from wire.codec import newest
 from wire.errors import ErrorCode
 from wire.types import METADATA_TOPIC_NAME
@@ -148,7 +148,7 @@ class Session:
         self._barrier_topic = barrier_topic(thread)
         self._barrier_value = 0
         self._nodes = nodes
-        self._connections: dict[Address, Connection] = {}
+        self._connections = Connections()
 
     async def write(self, node_id: int, api_key: int, body: Any) -> Any:
         """Send one request to the controller listener of a node.
@@ -235,20 +235,10 @@ class Session:
 
     def close(self) -> None:
         """Drop all connections."""
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+        self._connections.close()
 
     async def _call(self, address: Address, api_key: int, body: Any) -> Any:
-        connection = self._connections.get(address)
-        try:
-            if connection is None:
-                connection = self._connections[address] = await Connection.opened(address)
-            return await connection.call(api_key, body, OPERATION_TIMEOUT_S)
-        except BaseException:
-            if (dropped := self._connections.pop(address, None)) is not None:
-                dropped.close()
-            raise
+        return await self._connections.call(address, api_key, body, OPERATION_TIMEOUT_S)
 
 
 def barrier_topic(thread: int) -> str:

@@ -10,6 +10,7 @@ import re
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -45,13 +46,16 @@ class NodeAddresses(msgspec.Struct, frozen=True):
 class Cluster:
     """Combined nodes 1..n in a folder; every change to them is one command of the script."""
 
-    def __init__(self, folder: Path, node_count: int, base_port: int) -> None:
+    def __init__(
+        self, folder: Path, node_count: int, base_port: int, settings: Sequence[str] = ()
+    ) -> None:
         """Start nothing yet.
 
         Args:
             folder: The quorum's, made by `start`.
             node_count: Nodes with both roles.
             base_port: Kafka port of node 1.
+            settings: `KEY=VALUE` for every server.properties.
         """
         assert 1 <= node_count <= NODES_MAX, f"{node_count=}"
         self.folder: Final = folder
@@ -63,12 +67,14 @@ class Cluster:
             for number in range(node_count)
         }
         self._base_port = base_port
+        self._settings = tuple(settings)
         self._running: set[asyncio.Task[tuple[int, str, str]]] = set()
 
     async def start(self) -> None:
         """Start all nodes and wait until they serve."""
         count = str(len(self.nodes))
-        await self._do("up", "--nodes", count, "--base-port", str(self._base_port))
+        settings = [word for setting in self._settings for word in ("--set", setting)]
+        await self._do("up", "--nodes", count, "--base-port", str(self._base_port), *settings)
 
     async def kill(self, node_id: int) -> None:
         """Send SIGKILL; the node is gone on return."""

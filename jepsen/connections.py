@@ -113,6 +113,35 @@ class Connection:
             raise CallError(f"nonsense: {error}", is_sent=True) from error
 
 
+class Connections:
+    """Connections by address, opened when needed, dropped after a failure."""
+
+    def __init__(self) -> None:
+        self._opened: dict[Address, Connection] = {}
+
+    async def call(self, address: Address, api_key: int, body: Any, timeout_s: float) -> Any:
+        """Send one request and wait for its response.
+
+        Raises:
+            CallError: there was none.
+        """
+        connection = self._opened.get(address)
+        try:
+            if connection is None:
+                connection = self._opened[address] = await Connection.opened(address)
+            return await connection.call(api_key, body, timeout_s)
+        except BaseException:
+            if (dropped := self._opened.pop(address, None)) is not None:
+                dropped.close()
+            raise
+
+    def close(self) -> None:
+        """Drop all."""
+        for connection in self._opened.values():
+            connection.close()
+        self._opened.clear()
+
+
 async def _within(seconds: float, work: Awaitable[_Value]) -> _Value:
     async with asyncio.timeout(seconds):
         return await work

@@ -39,7 +39,9 @@ class Recorder:
         self._write(event)
         return len(self.events) - 1
 
-    def complete(self, index: int, kind: str, value: Any, error: str | None = None) -> None:
+    def complete(
+        self, index: int, kind: str, value: Any, error: str | None = None, **found: Any
+    ) -> None:
         """Record that the whole response was parsed, or that there will be none.
 
         Args:
@@ -47,9 +49,10 @@ class Recorder:
             kind: `ok`, `fail` or `info`.
             value: Value of the completion.
             error: Reason for a failure or an unknown outcome.
+            found: Further fields of the completion alone.
         """
         invoked = self.events[index]
-        extra = {**invoked.extra, "pair": index}
+        extra = {**invoked.extra, "pair": index, **found}
         self._write(self._event(invoked.process, kind, invoked.f, value, error, extra))
 
     def fault(self, f: str, value: Any, error: str | None = None) -> None:

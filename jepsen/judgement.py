@@ -13,8 +13,10 @@ from jepsen.history import JSONL_FILE, NEMESIS
 from jepsen.linearizability import Event, History, HistoryError, read_history
 from jepsen.linearizability.formats.codecs import packed_fields
 from jepsen.logs import check_logs
-from jepsen.names import KINDS, NODES_MAX, WORKLOADS
+from jepsen.names import APPEND_LOG, KINDS, NODES_MAX, WORKLOADS
+from jepsen.records.checker import check_records
 from jepsen.report import (
+    INVALID,
     RESULTS_FILE,
     UNKNOWN,
     Check,
@@ -43,6 +45,8 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
     """Everything of a run that is judged."""
 
     workload: str
+    is_idempotent: bool
+    """Producers of append-log were."""
     nemesis: tuple[str, ...]
     """Kinds of faults that were asked for."""
     seed: int
@@ -67,20 +71,19 @@ def judged(left: Left) -> dict[str, Any]:
     Raises:
         HistoryError: the history is none of this workload.
     """
-    workload = workload_named(left.workload, is_local=False, operations=0)
     events = left.history.events
     by_function = counts(events)
-    legal, details = linearizable(left.history, workload.model, left.folder)
+    legal, evidence = _legal(left)
     same_logs, batches = Check("logs", UNKNOWN, "the nodes did not converge"), 0
     if left.committed is not None and not left.nodes:
         same_logs = Check("logs", UNKNOWN, "the data of the nodes is not there")
     elif left.committed is not None:
         same_logs, batches = check_logs(left.nodes, left.committed, events)
     checks = [
-        legal,
+        *legal,
         same_logs,
         left.converged,
-        check_final_reads(events, left.node_count, has_key_field=workload.has_key_field),
+        check_final_reads(events, left.node_count, has_key_field=_has_key_field(left)),
         enough_happened(by_function),
         nemesis_bit(left.bites, left.nemesis),
     ]
@@ -98,8 +101,32 @@ def judged(left: Left) -> dict[str, Any]:
         "high_watermark": left.committed,
         "leaders": dict(left.leaders),
         "checks": [msgspec.to_builtins(check) for check in checks],
-        "linearizability": details,
+        **evidence,
     }
+
+
+def _legal(left: Left) -> tuple[list[Check], dict[str, Any]]:
+    """Checks of what clients saw, and the fields of their evidence.
+
+    A record that is there twice is no answer of the model's, so that only producers with
+    idempotence are judged for linearizability.
+    """
+    if left.workload != APPEND_LOG:
+        workload = workload_named(left.workload, is_local=False, operations=0)
+        check, details = linearizable(left.history, workload.model, left.folder)
+        return [check], {"linearizability": details}
+    check, found = check_records(left.history, is_idempotent=left.is_idempotent)
+    if check.verdict == INVALID or not left.is_idempotent:
+        return [check], {"linearizability": {}, "findings": found}
+    legal, details = linearizable(left.history, APPEND_LOG, left.folder)
+    return [check, legal], {"linearizability": details, "findings": found}
+
+
+def _has_key_field(left: Left) -> bool:
+    """True if events name their key beside the value."""
+    if left.workload == APPEND_LOG:
+        return True
+    return workload_named(left.workload, is_local=False, operations=0).has_key_field
 
 
 class _Test(msgspec.Struct, frozen=True):
@@ -109,6 +136,7 @@ class _Test(msgspec.Struct, frozen=True):
     nemesis: tuple[str, ...]
     seed: int
     nodes: Annotated[int, msgspec.Meta(ge=1, le=NODES_MAX)]
+    is_idempotent: bool = True
 
 
 class _Results(msgspec.Struct, frozen=True):
@@ -165,6 +193,7 @@ def stored(folder: Path) -> Left:
     }
     return Left(
         workload=test.workload,
+        is_idempotent=test.is_idempotent,
         nemesis=test.nemesis,
         seed=test.seed,
         history=history,

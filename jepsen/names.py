@@ -3,6 +3,23 @@
 from typing import Final
 
 NODES_MAX: Final = 9
-KINDS: Final = ("kill", "pause")
+APPEND_LOG: Final = "append-log"
+WORKLOADS: Final = ("topic-set", "config-register", APPEND_LOG)
+KILL: Final = "kill"
+PAUSE: Final = "pause"
+LEADER: Final = "leader"
+OVERTAKE: Final = "overtake"
+KINDS: Final = (KILL, PAUSE, LEADER, OVERTAKE)
 """Kinds of faults."""
-WORKLOADS: Final = ("topic-set", "config-register")
+
+
+def kinds_of(workload: str, *, is_unclean: bool) -> tuple[str, ...]:
+    """Kinds of faults that a workload has, which are those of a run that names none.
+
+    Args:
+        workload: One of `WORKLOADS`.
+        is_unclean: The run may lose records, by `OVERTAKE`.
+    """
+    if is_unclean:
+        return (OVERTAKE,)
+    return (KILL, PAUSE, LEADER) if workload == APPEND_LOG else (KILL, PAUSE)

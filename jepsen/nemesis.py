@@ -4,10 +4,16 @@
 |---|---|---|
 | `kill` | SIGKILL of a node | `start`: the same folder again |
 | `pause` | SIGSTOP of a node, for 1 or 3 fetch time-outs | `resume` |
+| `leader` | the next replica of every partition becomes its leader; no process is harmed | |
+| `overtake` | see below | `start` |
 
 Every third kill is a *beheading* where both kinds are asked for: all followers are paused, the
 leader lives on for a while without being able to commit anything, it is killed, the followers
 resume. What it acknowledged in that time is lost: so an answer before the commit is found.
+
+An *overtaking* loses records where unclean elections are allowed, and is a control of the harness:
+the follower of a partition is killed, the leader takes records alone, is killed too, and the
+follower that never had them comes back first.
 
 Each kind has its own schedule, so faults of two kinds may overlap; most of those that would take
 the majority away wait until others are undone, so that there is progress to observe.
@@ -21,12 +27,14 @@ from typing import Final
 
 import msgspec
 
-from jepsen.clients import LeaderWatch
+from jepsen.clients import LeaderWatch, Refused
 from jepsen.cluster import Cluster, ClusterError
+from jepsen.connections import CallError
 from jepsen.history import Recorder
-from jepsen.names import KINDS
+from jepsen.names import KILL, KINDS, LEADER, OVERTAKE, PAUSE
+from jepsen.records.leadership import Leadership
 
-UNDONE_BY: Final = {"kill": "start", "pause": "resume"}
+UNDONE_BY: Final = {KILL: "start", PAUSE: "resume"}
 FETCH_TIMEOUT_S: Final = 2.0
 """controller.quorum.fetch.timeout.ms of the nodes, its default."""
 INTERVAL_S: Final = 5.0
@@ -40,6 +48,9 @@ TARGET_POLL_S: Final = 0.1
 BEHEADING_EVERY: Final = 3
 ALONE_S_MAX: Final = 2.5
 """Shorter than the time after which a leader without followers resigns (1.5 fetch time-outs)."""
+OVERTAKE_S: Final = 20.0
+"""Longer than the session of a broker and a start."""
+ALONE_WRITES_S: Final = 1.5
 QUIET_S: Final = 2.0
 """Time before the end in which no fault begins."""
 
@@ -68,7 +79,7 @@ def schedule(seed: int, kinds: Sequence[str], time_limit_s: float) -> list[Fault
         at_s = FIRST_S + rng.expovariate(2 / INTERVAL_S)
         number = 0
         while at_s < time_limit_s - QUIET_S:
-            can_behead = kind == "kill" and "pause" in kinds and number % BEHEADING_EVERY == 0
+            can_behead = kind == KILL and PAUSE in kinds and number % BEHEADING_EVERY == 0
             number += 1
             fault = Fault(
                 at_s=at_s,
@@ -85,7 +96,11 @@ def schedule(seed: int, kinds: Sequence[str], time_limit_s: float) -> list[Fault
 
 
 def _duration_s(kind: str, rng: Random) -> float:
-    if kind == "kill":
+    if kind == LEADER:
+        return 0.0
+    if kind == OVERTAKE:
+        return OVERTAKE_S
+    if kind == KILL:
         return rng.uniform(0.0, DOWN_S_MAX)
     return FETCH_TIMEOUT_S * rng.choice((1, 1, 3))
 
@@ -93,7 +108,15 @@ def _duration_s(kind: str, rng: Random) -> float:
 class Nemesis:
     """Carries out a schedule and undoes every fault, at the latest in `heal`."""
 
-    def __init__(self, cluster: Cluster, watch: LeaderWatch, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        watch: LeaderWatch,
+        recorder: Recorder,
+        leadership: Leadership | None = None,
+    ) -> None:
+        """Harm nothing yet; `leadership` is that of the partitions, if the run has any."""
+        self._leadership = leadership
         self._cluster = cluster
         self._watch = watch
         self._recorder = recorder
@@ -115,26 +138,34 @@ class Nemesis:
             ClusterError: a node does not come back.
         """
         await self._cluster.settle()
+        if self._leadership is not None:
+            self._leadership.close()
         for node in (await self._cluster.status())["nodes"]:
             if node["state"] == "paused":
                 await self._cluster.resume(node["id"])
-                self._recorder.fault(UNDONE_BY["pause"], node["id"])
+                self._recorder.fault(UNDONE_BY[PAUSE], node["id"])
             elif not node["alive"]:
                 await self._cluster.restart(node["id"])
-                self._recorder.fault(UNDONE_BY["kill"], node["id"])
+                self._recorder.fault(UNDONE_BY[KILL], node["id"])
         self._faulty.clear()
 
     async def _at(self, at_s: float, fault: Fault) -> None:
         await asyncio.sleep(at_s - asyncio.get_running_loop().time())
+        if fault.kind == LEADER:
+            await self._move_leaders()
+            return
+        if fault.kind == OVERTAKE:
+            await self._overtake(fault.choice)
+            return
         node_id = await self._wait_target(fault)
         others = [other for other in self._cluster.nodes if other != node_id and fault.alone_s]
-        self._faulty |= {node_id: fault.kind, **dict.fromkeys(others, "pause")}
+        self._faulty |= {node_id: fault.kind, **dict.fromkeys(others, PAUSE)}
         for other in others:
-            await self._do("pause", other)
+            await self._do(PAUSE, other)
         await asyncio.sleep(fault.alone_s)
         await self._do(fault.kind, node_id)
         for other in others:
-            await self._undo(other, "pause")
+            await self._undo(other, PAUSE)
         await asyncio.sleep(fault.duration_s)
         await self._undo(node_id, fault.kind)
 
@@ -142,12 +173,54 @@ class Nemesis:
         assert node_id in self._faulty, "a node is taken before anything is done to it"
         role = "leader" if node_id == self._watch.leader_id else "follower"
         try:
-            await (self._cluster.kill if kind == "kill" else self._cluster.pause)(node_id)
+            await (self._cluster.kill if kind == KILL else self._cluster.pause)(node_id)
         except ClusterError as error:
             self._recorder.fault(kind, node_id, str(error))
             return
         self.bites[kind] += 1
         self._recorder.fault(kind, {"node": node_id, "role": role})
+
+    async def _move_leaders(self) -> None:
+        assert self._leadership is not None, "the run has partitions"
+        try:
+            moved = await self._leadership.move()
+        except (CallError, Refused) as error:
+            self._recorder.fault(LEADER, None, str(error))
+            return
+        self.bites[LEADER] += moved > 0
+        self._recorder.fault(LEADER, {"moved": moved}, None if moved else "no election")
+
+    async def _overtake(self, choice: float) -> None:
+        leadership = self._leadership
+        assert leadership is not None, "the run has partitions"
+        while self._faulty:  # noqa: ASYNC110  # as `_wait_target`
+            await asyncio.sleep(TARGET_POLL_S)
+        try:
+            partition = await leadership.any_partition(choice)
+        except (CallError, Refused) as error:
+            self._recorder.fault(OVERTAKE, None, str(error))
+            return
+        view = await leadership.view_when(partition, lambda view: len(view.isr) > 1, OVERTAKE_S)
+        if view is None or self._faulty:
+            self._recorder.fault(OVERTAKE, str(partition), "one replica in sync")
+            return
+        leader_id = view.leader_id
+        other = next(node for node in view.replicas if node != leader_id)
+        self._faulty |= {leader_id: KILL, other: KILL}
+        await self._do(KILL, other)
+        alone = await leadership.view_when(partition, lambda view: len(view.isr) == 1, OVERTAKE_S)
+        await asyncio.sleep(ALONE_WRITES_S)
+        await self._do(KILL, leader_id)
+        await self._undo(other, KILL)
+        after = await leadership.view_when(
+            partition, lambda view: view.leader_id == other, OVERTAKE_S
+        )
+        await asyncio.sleep(ALONE_WRITES_S)
+        is_done = alone is not None and after is not None
+        self.bites[OVERTAKE] += is_done
+        value = {"partition": str(partition), "leader": leader_id, "by": other}
+        self._recorder.fault(OVERTAKE, value, None if is_done else "the other did not lead")
+        await self._undo(leader_id, KILL)
 
     async def _wait_target(self, fault: Fault) -> int:
         while True:
@@ -172,7 +245,7 @@ class Nemesis:
 
     async def _undo(self, node_id: int, kind: str) -> None:
         try:
-            await (self._cluster.restart if kind == "kill" else self._cluster.resume)(node_id)
+            await (self._cluster.restart if kind == KILL else self._cluster.resume)(node_id)
         except ClusterError as error:  # `heal` tries again and is strict
             self._recorder.fault(UNDONE_BY[kind], node_id, str(error))
             return

@@ -17,18 +17,8 @@ from typing import Any, Final
 
 import msgspec
 
-from jepsen.clients import (
-    CREATE_TOPICS,
-    OPERATION_TIMEOUT_S,
-    LeaderWatch,
-    Refused,
-    Session,
-    create_topics,
-    raise_for,
-)
+from jepsen.clients import LeaderWatch
 from jepsen.cluster import ROOT, Cluster, ClusterError, free_base_port
-from jepsen.connections import CallError
-from jepsen.generator import Ask, client_rng, think_time_s
 from jepsen.history import Recorder
 from jepsen.judgement import (
     CONVERGED,
@@ -38,23 +28,17 @@ from jepsen.judgement import (
     Left,
     judged,
 )
-from jepsen.linearizability.history import OK
+from jepsen.metadata_clients import MetadataClients
+from jepsen.names import APPEND_LOG
 from jepsen.nemesis import Nemesis, schedule
+from jepsen.records.clients import NODE_SETTINGS, TOPICS, AppendLogClients
+from jepsen.records.leadership import Leadership
 from jepsen.report import INVALID, RESULTS_FILE, UNKNOWN, VALID, Check, write_results
 from jepsen.signals import Interruption
-from jepsen.workloads import (
-    Completion,
-    Workload,
-    reads_at,
-    refused,
-    setup_topics,
-    unanswered,
-    workload_named,
-)
+from jepsen.workloads import workload_named
 
 EXIT_CODES: Final = {VALID: 0, INVALID: 1, UNKNOWN: 2}
 CONVERGE_S: Final = 30.0
-SETUP_S: Final = 30.0
 
 Say = Callable[[str], None]
 
@@ -81,6 +65,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Client threads."""
     reads: str = "quorum"
     """`local`: without a barrier; not linearizable, a control of the harness."""
+    is_idempotent: bool = True
+    """Producers of append-log are; without it a record may be there more than once."""
+    is_unclean: bool = False
+    """Topics of append-log may lose records: a control of the harness."""
     base_port: int | None = None
     folder: Path | None = None
     """Folder kept after the run; None: a temporary one, removed unless the verdict is invalid."""
@@ -89,29 +77,51 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 class Run:
     """Parts of one run, and what they share."""
 
+    _clients: AppendLogClients | MetadataClients
+
     def __init__(self, options: Options, folder: Path, say: Say) -> None:
         rng = Random(f"{options.seed}/ports/{time.monotonic_ns()}")  # noqa: S311  # not secret
         base_port = options.base_port or free_base_port(options.nodes, rng)
         self._options = options
         self._say = say
-        self.cluster: Final = Cluster(folder / QUORUM_FOLDER, options.nodes, base_port)
+        has_records = options.workload == APPEND_LOG
+        settings = NODE_SETTINGS if has_records else ()
+        self.cluster: Final = Cluster(folder / QUORUM_FOLDER, options.nodes, base_port, settings)
         self.recorder: Final = Recorder(folder)
         self._watch = LeaderWatch(self.cluster.nodes)
-        self._workload: Workload = workload_named(
+        self._clients = (self._of_records if has_records else self._of_metadata)(options)
+        leadership = Leadership(self.cluster, self._watch, TOPICS) if has_records else None
+        self.nemesis: Final = Nemesis(self.cluster, self._watch, self.recorder, leadership)
+        self.committed: int | None = None
+        """High watermark that all nodes had reached after the healing; None: not yet."""
+
+    def _of_records(self, options: Options) -> AppendLogClients:
+        return AppendLogClients(
+            self.cluster,
+            self._watch,
+            self.recorder,
+            seed=options.seed,
+            rate=options.rate,
+            producers=options.concurrency,
+            is_idempotent=options.is_idempotent,
+            is_unclean=options.is_unclean,
+        )
+
+    def _of_metadata(self, options: Options) -> MetadataClients:
+        workload = workload_named(
             options.workload,
             is_local=options.reads == "local",
             operations=int(options.rate * options.time_limit_s),
         )
-        self.nemesis: Final = Nemesis(self.cluster, self._watch, self.recorder)
-        self.committed: int | None = None
-        """High watermark that all nodes had reached after the healing; None: not yet."""
-        self._processes = list(range(options.concurrency + 1))
-        """Process of every thread; the last thread does setup and final reads."""
-
-    @property
-    def has_key_field(self) -> bool:
-        """True if events name their key beside the value."""
-        return self._workload.has_key_field
+        return MetadataClients(
+            self.cluster,
+            self._watch,
+            self.recorder,
+            workload,
+            seed=options.seed,
+            rate=options.rate,
+            threads=options.concurrency,
+        )
 
     @property
     def epochs(self) -> dict[int, int]:
@@ -127,7 +137,7 @@ class Run:
         self._say("starting nodes")
         await self.cluster.start()
         async with _in_background(self._watch.run()):
-            await self._set_up()
+            await self._clients.set_up()
             self._say("clients and nemesis at work")
             await self._work()
             self._say("healing")
@@ -136,23 +146,8 @@ class Run:
             if self.committed is None:
                 return Check(CONVERGED, UNKNOWN, f"no leader or a lag after {CONVERGE_S:.0f} s")
             self._say("final reads")
-            await self._read_finally()
-            return Check(CONVERGED, VALID)
-
-    async def _set_up(self) -> None:
-        names = setup_topics(self._workload, self._options.concurrency + 1)
-        session = self._session(self._options.concurrency)
-        try:
-            leader_id = await self._watch.wait_leader(_now_s() + SETUP_S)
-            if leader_id is None:
-                raise HarnessError(f"no leader within {SETUP_S:.0f} s of the start")
-            answer = await session.write(leader_id, CREATE_TOPICS, create_topics(names))
-            for topic in answer.topics:
-                raise_for(topic.error_code)
-        except (CallError, Refused) as error:
-            raise HarnessError(f"the topics of the run cannot be created: {error}") from error
-        finally:
-            session.close()
+            reason = await self._clients.read_finally()
+            return Check(CONVERGED, VALID if reason is None else UNKNOWN, reason)
 
     async def _work(self) -> None:
         faults = schedule(self._options.seed, self._options.nemesis, self._options.time_limit_s)
@@ -160,75 +155,11 @@ class Run:
         async with asyncio.TaskGroup() as tasks:
             damage = tasks.create_task(self.nemesis.run(faults))
             workers = [
-                tasks.create_task(self._thread(number, until_s))
-                for number in range(self._options.concurrency)
+                tasks.create_task(self._clients.thread(number, until_s))
+                for number in range(self._clients.threads)
             ]
             await asyncio.wait(workers)
             damage.cancel()
-
-    async def _thread(self, thread: int, until_s: float) -> None:
-        rng = client_rng(self._options.seed, thread)
-        session = self._session(thread)
-        try:
-            while True:
-                pause_s = think_time_s(rng, self._options.rate, self._options.concurrency)
-                await asyncio.sleep(pause_s)
-                leader_id = await self._watch.wait_leader(until_s)
-                if leader_id is None:
-                    return
-                ask = self._workload.draw(rng)
-                node_id = reads_at(ask, rng, leader_id, session.node_ids)
-                await self._do(session, thread, ask, leader_id, node_id)
-        finally:
-            session.close()
-
-    async def _do(
-        self, session: Session, thread: int, ask: Ask, leader_id: int, node_id: int
-    ) -> Completion:
-        extra: dict[str, Any] = {"node": node_id if ask.f in ("read", "exists") else leader_id}
-        if self.has_key_field:
-            extra["key"] = ask.key
-        process = self._processes[thread]
-        index = self.recorder.invoke(process, ask.f, ask.value, **extra)
-        try:
-            async with asyncio.timeout(2 * OPERATION_TIMEOUT_S):
-                value = await self._workload.invoke(session, ask, leader_id, node_id)
-            ended = Completion(OK, value)
-        except CallError as error:
-            ended = unanswered(ask, is_sent=error.is_sent, reason=error.reason)
-        except TimeoutError:
-            ended = unanswered(ask, is_sent=True, reason="timeout")
-        except Refused as error:
-            self._watch.forget(leader_id)
-            ended = refused(ask, error.code)
-        self.recorder.complete(index, ended.type, ended.value, ended.error)
-        if ended.type == "info":
-            self._processes[thread] += len(self._processes)
-        return ended
-
-    async def _read_finally(self) -> None:
-        """Read every key from every node up to the first unreadable one, which the checks see."""
-        thread = self._options.concurrency
-        session = self._session(thread)
-        try:
-            for node_id in session.node_ids:
-                for key in self._workload.keys:
-                    if not await self._read_once(session, thread, key, node_id):
-                        return
-        finally:
-            session.close()
-
-    async def _read_once(self, session: Session, thread: int, key: str, node_id: int) -> bool:
-        """Read a key at a node; True once it answered. A repeated read is another operation."""
-        until_s = _now_s() + CONVERGE_S
-        while (leader_id := await self._watch.wait_leader(until_s)) is not None:
-            ask = self._workload.final_read(key)
-            if (await self._do(session, thread, ask, leader_id, node_id)).type == OK:
-                return True
-        return False
-
-    def _session(self, thread: int) -> Session:
-        return Session(thread, self.cluster.nodes, self._watch)
 
 
 def run(options: Options, say: Say) -> dict[str, Any]:
@@ -375,6 +306,7 @@ def _judged(options: Options, run_: Run, converged: Check, folder: Path) -> dict
     return judged(
         Left(
             workload=options.workload,
+            is_idempotent=options.is_idempotent,
             nemesis=options.nemesis,
             seed=options.seed,
             history=run_.recorder.history(),

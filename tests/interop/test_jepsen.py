@@ -73,6 +73,19 @@ def test_a_short_run_with_faults_is_valid(workload, tmp_path):
     assert processes_below(folder) == []
 
 
+def test_acknowledged_records_are_read_back_once(tmp_path):
+    folder = tmp_path / "run"
+    words = ("--workload", "append-log", "--time-limit", "12", "--seed", "4", "--rate", "150")
+    _, results = run(*words, "--dir", str(folder), expect=0)
+    assert results["verdict"] == "valid"
+    assert min(results["faults"].values()) >= 1
+    assert results["faults"].keys() == {"kill", "pause", "leader"}
+    assert results["operations"]["append"]["ok"] > 100
+    assert results["operations"]["read"] == {"ok": 3 * 8, "fail": 0, "info": 0}
+    assert set(results["linearizability"]["keys"].values()) == {"ok"}
+    assert processes_below(folder) == []
+
+
 def test_ctrl_c_undoes_everything(tmp_path):
     folder = tmp_path / "run"
     process = subprocess.Popen(
@@ -129,6 +142,16 @@ def first_invalid(words, root, folder):
 def test_reads_of_a_nodes_own_image_are_not_linearizable(tmp_path):
     words = ("--workload", "topic-set", "--nemesis", "pause", "--time-limit", "20")
     assert first_invalid((*words, "--reads", "local"), ROOT, tmp_path) is not None
+
+
+@pytest.mark.long
+def test_unclean_elections_lose_records(tmp_path):
+    words = ("--workload", "append-log", "--unclean", "--time-limit", "40", "--rate", "200")
+    code, results = run(*words, "--dir", str(tmp_path / "run"))
+    assert (code, results["verdict"]) == (1, "invalid")
+    lost = [found for found in results["findings"] if found["kind"] == "lost"]
+    assert lost
+    assert all(type(found["offset"]) is int for found in lost)
 
 
 @pytest.mark.long

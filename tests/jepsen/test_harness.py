@@ -1,10 +1,12 @@
 """The parts of the harness that need no nodes: schedule, operations, recording, verdicts."""
 
 import json
+from itertools import pairwise
 from random import Random
 
 import pytest
 
+from cli.jepsen_run import _parse as parsed
 from cli.main import main
 from jepsen.generator import (
     ACTIVE_KEYS,
@@ -18,7 +20,7 @@ from jepsen.generator import (
 )
 from jepsen.history import JSONL_FILE, MSGPACK_FILE, NEMESIS_FILE, Recorder
 from jepsen.linearizability import read_history
-from jepsen.names import WORKLOADS
+from jepsen.names import APPEND_LOG, WORKLOADS
 from jepsen.nemesis import ALONE_S_MAX, FETCH_TIMEOUT_S, QUIET_S, schedule
 from jepsen.report import (
     INVALID,
@@ -65,6 +67,30 @@ def test_a_beheading_needs_both_kinds():
     assert all(fault.alone_s == 0 for fault in schedule(1, ("kill",), 120))
     assert all(fault.alone_s == 0 for fault in schedule(1, ("pause",), 120))
     assert schedule(1, (), 60) == []
+
+
+def test_leaders_move_and_are_overtaken_by_schedules_of_their_own():
+    faults = schedule(3, ("leader", "overtake"), 120)
+    moves = [fault for fault in faults if fault.kind == "leader"]
+    assert len(moves) > 8
+    assert all(fault.duration_s == 0 and fault.alone_s == 0 for fault in moves)
+    overtakings = [fault.at_s for fault in faults if fault.kind == "overtake"]
+    assert len(overtakings) > 2
+    assert all(after - before >= 20 for before, after in pairwise(overtakings))
+
+
+@pytest.mark.parametrize(
+    ("words", "kinds"),
+    [
+        (["--workload", "topic-set"], ("kill", "pause")),
+        (["--workload", "append-log"], ("kill", "pause", "leader")),
+        (["--workload", "append-log", "--unclean"], ("overtake",)),
+        (["--workload", "append-log", "--nemesis", "leader"], ("leader",)),
+        (["--workload", "append-log", "--nemesis", "none"], ()),
+    ],
+)
+def test_the_faults_of_a_workload(words, kinds):
+    assert parsed(words).nemesis == kinds
 
 
 # ---- operations ----------------------------------------------------------------------------------
@@ -114,7 +140,7 @@ def test_threads_have_streams_of_their_own():
     assert 0.12 < sum(pauses) / len(pauses) < 0.20, "8 threads at 50 a second: 0.16 s each"
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("name", [name for name in WORKLOADS if name != APPEND_LOG])
 def test_every_key_is_read_at_the_end_by_a_read_of_the_model(name):
     workload = workload_named(name, is_local=False, operations=1000)
     asked = workload.draw(Random(1))
@@ -231,7 +257,7 @@ def test_counts_and_runs_in_which_nothing_happened(tmp_path):
         (["--workload", "queue"], "queue"),
         (
             ["--workload", "topic-set", "--nemesis", "kill,flood"],
-            "unknown fault 'flood': none, or of kill, pause",
+            "unknown fault 'flood': none, or of kill, pause, leader, overtake\n",
         ),
         (
             ["--workload", "topic-set", "--nodes", "0"],
@@ -245,6 +271,12 @@ def test_counts_and_runs_in_which_nothing_happened(tmp_path):
             ["--workload", "topic-set", "--seed", str(2**63)],
             f"'{2**63}' is not a whole number from 0 to {2**63 - 1}",
         ),
+        (["--workload", "topic-set", "--nemesis", "leader"], "'leader' is none of this run"),
+        (["--workload", "append-log", "--nemesis", "overtake"], "'overtake' is none of this run"),
+        (["--workload", "append-log", "--unclean", "--nemesis", "kill"], "none, or of overtake"),
+        (["--workload", "append-log", "--unclean", "--nodes", "2"], "needs at least 3 nodes"),
+        (["--workload", "topic-set", "--unclean"], "--unclean is about append-log"),
+        (["--workload", "topic-set", "--no-idempotence"], "--no-idempotence is about append-log"),
         ([], "--workload"),
     ],
 )

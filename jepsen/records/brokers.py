@@ -1,0 +1,177 @@
+"""Requests of one client about records: leaders, appends, fetches; each is sent once."""
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from jepsen.clients import METADATA, OPERATION_TIMEOUT_S, Refused, raise_for
+from jepsen.cluster import NodeAddresses
+from jepsen.connections import Connections
+from jepsen.records.requests import (
+    FETCH,
+    INIT_PRODUCER_ID,
+    LIST_OFFSETS,
+    PRODUCE,
+    TopicPartition,
+    describe,
+    fetch,
+    init_producer_id,
+    list_end,
+    produce,
+)
+from wire.batch import iterate_batches
+from wire.errors import CorruptBatchError, ErrorCode
+
+METADATA_TIMEOUT_S: Final = 1.5
+"""Time after which another node is asked, since this one may be paused."""
+NO_LEADER: Final = -1
+
+
+class PartitionView(msgspec.Struct, frozen=True):
+    """A partition as a broker knows it, which may be old."""
+
+    topic_id: UUID
+    leader_id: int
+    """NO_LEADER if it has none."""
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+class Row(NamedTuple):
+    """A record as it was read."""
+
+    offset: int
+    leader_epoch: int
+    content: bytes
+
+
+class Brokers:
+    """Connections of one client with the broker listeners."""
+
+    def __init__(
+        self, nodes: Mapping[int, NodeAddresses], topics: Sequence[str], rng: Random
+    ) -> None:
+        """Open nothing yet.
+
+        Args:
+            nodes: Listeners by node id.
+            topics: All topics of the run.
+            rng: Chooses whom to ask for leaders.
+        """
+        self.node_ids: Final = tuple(nodes)
+        self._nodes = nodes
+        self._topics = tuple(topics)
+        self._rng = rng
+        self._connections = Connections()
+
+    async def views(self, node_id: int | None = None) -> dict[TopicPartition, PartitionView]:
+        """Ask a node, by default any, for the leaders of all partitions.
+
+        Raises:
+            CallError: no response.
+            Refused: a topic is not known.
+        """
+        asked = self._rng.choice(self.node_ids) if node_id is None else node_id
+        answer = await self._call(asked, METADATA, describe(self._topics), METADATA_TIMEOUT_S)
+        found = {}
+        for topic in answer.topics:
+            raise_for(topic.error_code)
+            for row in topic.partitions:
+                key = TopicPartition(str(topic.name), int(row.partition_index))
+                found[key] = PartitionView(
+                    topic_id=topic.topic_id,
+                    leader_id=int(row.leader_id),
+                    leader_epoch=int(row.leader_epoch),
+                    replicas=tuple(int(node) for node in row.replica_nodes),
+                    isr=tuple(int(node) for node in row.isr_nodes),
+                )
+        return found
+
+    async def producer_id(self) -> tuple[int, int]:
+        """Get a new producer id with its epoch from any node.
+
+        Raises:
+            CallError: no response.
+            Refused: an answer with an error.
+        """
+        asked = self._rng.choice(self.node_ids)
+        answer = await self._call(asked, INIT_PRODUCER_ID, init_producer_id(), OPERATION_TIMEOUT_S)
+        raise_for(answer.error_code)
+        return int(answer.producer_id), int(answer.producer_epoch)
+
+    async def produce(self, view: PartitionView, number: int, batch: bytes) -> int:
+        """Append a batch at the leader; return its base offset.
+
+        Raises:
+            CallError: no response.
+            Refused: an answer with an error.
+        """
+        body = produce(view.topic_id, number, batch)
+        answer = await self._call(view.leader_id, PRODUCE, body, OPERATION_TIMEOUT_S)
+        ((row,),) = [topic.partition_responses for topic in answer.responses]
+        raise_for(row.error_code)
+        return int(row.base_offset)
+
+    async def fetch(
+        self, node_id: int, view: PartitionView, number: int, offset: int, wait_ms: int
+    ) -> list[Row]:
+        """Read the records of a partition that a node gives from an offset on.
+
+        Raises:
+            CallError: no response.
+            Refused: an answer with an error; CORRUPT_MESSAGE also for records that are damaged.
+        """
+        body = fetch(view.topic_id, number, offset, wait_ms)
+        answer = await self._call(node_id, FETCH, body, OPERATION_TIMEOUT_S)
+        raise_for(answer.error_code)
+        ((row,),) = [topic.partitions for topic in answer.responses]
+        raise_for(row.error_code)
+        return rows_of(row.records or b"", offset)
+
+    async def end_offset(self, node_id: int, partition: TopicPartition) -> int:
+        """Ask the leader for the offset behind the last committed record.
+
+        Raises:
+            CallError: no response.
+            Refused: an answer with an error.
+        """
+        answer = await self._call(node_id, LIST_OFFSETS, list_end(partition), OPERATION_TIMEOUT_S)
+        ((row,),) = [topic.partitions for topic in answer.topics]
+        raise_for(row.error_code)
+        return int(row.offset)
+
+    def close(self) -> None:
+        """Drop all connections."""
+        self._connections.close()
+
+    async def _call(self, node_id: int, api_key: int, body: Any, timeout_s: float) -> Any:
+        address = self._nodes[node_id].broker
+        return await self._connections.call(address, api_key, body, timeout_s)
+
+
+def rows_of(content: bytes, offset: int) -> list[Row]:
+    """Records of fetched batches from an offset on; control batches are left out.
+
+    Raises:
+        Refused: the batches are damaged.
+    """
+    found: list[Row] = []
+    try:
+        for batch in iterate_batches(content):
+            if not batch.crc_is_valid:
+                raise Refused(ErrorCode.corrupt_message.value)
+            if batch.header.is_control:
+                continue
+            epoch = int(batch.header.leader_epoch)
+            found += [
+                Row(int(record.offset), epoch, record.value or b"")
+                for record in batch.records()
+                if record.offset >= offset
+            ]
+    except CorruptBatchError as error:
+        raise Refused(ErrorCode.corrupt_message.value) from error
+    return found
