@@ -1,5 +1,6 @@
 """Topics that clients name in Metadata and that do not exist, on nodes that serve records."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from kernel.serving.auto_topics import SHOWN_MAX, AutoTopics, creatable_topic
 from metadata.image import Partition
 from network.answers import Encoded
 from quorum_controller.security.authorization import AccessRules
-from tests.kernel.harness import World, config_of
+from tests.kernel.harness import Client, World, config_of
 from tests.kernel.port import image_of, serving_world
 from wire import codec
 from wire.api_keys import CREATE_ACLS, CREATE_TOPICS, METADATA
@@ -92,6 +93,23 @@ def test_what_is_not_to_be_created_or_cannot_exist(body: Any, error: ErrorCode) 
     assert not lines(world, "topics_auto_created")
 
 
+def test_topics_that_exist_are_not_asked_for() -> None:
+    world = serving_world(1)
+    client = world.client(1)
+    client.create_topic("here")
+    assert errors(client.call(METADATA, asked("here", "a")))["here"] is ErrorCode.none
+    assert [line["topics"] for line in lines(world, "topics_auto_created")] == ["a"]
+
+
+def test_a_row_without_name_and_id_creates_nothing_beside_it() -> None:
+    world = serving_world(1)
+    new = codec.newest(METADATA, "request")
+    nameless = new.MetadataRequestTopic(name=None, topic_id=None)
+    body = asked("a")
+    world.client(1).call(METADATA, replace(body, topics=(*body.topics, nameless)))
+    assert not lines(world, "topics_auto_created")
+
+
 def test_names_beside_ids_are_ignored() -> None:
     world = serving_world(1)
     client = world.client(1)
@@ -151,15 +169,17 @@ def test_the_controller_s_refusal_is_logged_and_the_next_request_tries_again() -
     assert "2" in str(refused[0]["reason"])
 
 
-def test_a_client_that_may_not_create_is_told() -> None:
-    world = serving_world(1, access=AccessRules(allows_without_acl=True))
-    client, new = world.client(1), codec.newest(CREATE_ACLS, "request")
-    bindings = (
-        (TOPIC, "no", CREATE, DENY),
-        (TOPIC, "no", DESCRIBE, ALLOW),
-        (TOPIC, "hidden", DESCRIBE, DENY),
-        (CLUSTER, "kafka-cluster", CLUSTER_ACTION, ALLOW),
-    )
+HIDDEN = (
+    (TOPIC, "no", CREATE, DENY),
+    (TOPIC, "no", DESCRIBE, ALLOW),
+    (TOPIC, "hidden", DESCRIBE, DENY),
+    (TOPIC, "hidden", CREATE, ALLOW),
+    (CLUSTER, "kafka-cluster", CLUSTER_ACTION, ALLOW),
+)
+
+
+def allow(client: Client, bindings: tuple[tuple[int, str, int, int], ...]) -> None:
+    new = codec.newest(CREATE_ACLS, "request")
     body = new.CreateAclsRequest(
         creations=tuple(
             new.AclCreation(
@@ -175,6 +195,12 @@ def test_a_client_that_may_not_create_is_told() -> None:
     )
     results = client.call(CREATE_ACLS, body).results
     assert {row.error_code for row in results} == {ErrorCode.none}
+
+
+def test_a_client_that_may_not_create_is_told() -> None:
+    world = serving_world(1, access=AccessRules(allows_without_acl=True))
+    client = world.client(1)
+    allow(client, HIDDEN)
     response = client.call(METADATA, asked("yes", "no", "hidden", "no/name"))
     assert errors(response) == {
         "yes": ErrorCode.unknown_topic_or_partition,
@@ -185,6 +211,20 @@ def test_a_client_that_may_not_create_is_told() -> None:
     world.run_for(1000)
     assert partitions(world, "yes")
     assert [line["topics"] for line in lines(world, "topics_auto_created")] == ["yes"]
+
+
+def test_who_may_create_in_the_cluster_needs_no_right_on_the_topic() -> None:
+    world = serving_world(1, access=AccessRules(allows_without_acl=True))
+    client = world.client(1)
+    allow(client, (*HIDDEN, (CLUSTER, "kafka-cluster", CREATE, ALLOW)))
+    response = client.call(METADATA, asked("no", "hidden"))
+    assert errors(response) == {
+        "no": ErrorCode.unknown_topic_or_partition,
+        "hidden": ErrorCode.topic_authorization_failed,
+    }
+    world.run_for(1000)
+    assert partitions(world, "no")
+    assert not partitions(world, "hidden")
 
 
 # -- what is created ---------------------------------------------------------------------------
@@ -241,7 +281,16 @@ def test_topics_of_coordinators_are_created_as_kafka_s(name: str, configs: dict[
     assert {each.name: each.value for each in topic.configs} == configs
 
 
-def test_log_lines_name_some_of_many_topics() -> None:
+@pytest.mark.parametrize(
+    ("another", "count"),
+    [
+        (ErrorCode.policy_violation, SHOWN_MAX),
+        (ErrorCode.none, 2),
+        (ErrorCode.topic_already_exists, 2),
+    ],
+)
+def test_log_lines_name_some_of_many_topics(another: ErrorCode, count: int) -> None:
+    told = ("t0", "t1")
     effects: list[Any] = []
     held: list[Any] = []
 
@@ -261,7 +310,7 @@ def test_log_lines_name_some_of_many_topics() -> None:
         new.CreatableTopicResult(
             name=topic.name,
             topic_id=None,
-            error_code=ErrorCode.policy_violation,
+            error_code=ErrorCode.policy_violation if topic.name in told else another,
             error_message=None,
             configs=(),
         )
@@ -272,5 +321,5 @@ def test_log_lines_name_some_of_many_topics() -> None:
     found = [effect for effect in effects if isinstance(effect, Log)]
     assert found[0].fields == {"topics": ",".join(names[:-1]), "topic_count": len(names)}
     assert [log.fields for log in found[1:]] == [
-        {"topic": name, "error": "policy_violation", "reason": ""} for name in names[:-1]
+        {"topic": name, "error": "policy_violation", "reason": ""} for name in names[:count]
     ]
