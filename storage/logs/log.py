@@ -54,12 +54,14 @@ class Log:
         if self._segments:
             self.log_start_offset = self._segments[0].base_offset
             for segment in self._segments[self._floor(loaded.flushed_end_offset) :]:
-                self._flushing.wrote(segment.path, segment.file, 0)
+                if not loaded.is_durable:
+                    self._flushing.wrote(segment.path, segment.file, 0)
                 self._touch(segment)
         else:
             self._segments.append(self._create_segment(loaded.end_offset, maker.opened_ms))
         assert self.log_start_offset <= self.end_offset, f"{self.log_start_offset=}"
-        self._flushing.unsynced_directories |= {directory, parent(directory)}
+        if not loaded.is_durable:
+            self._flushing.unsynced_directories |= {directory, parent(directory)}
         self._flushing.flushed_end_offset = self.log_start_offset
 
     @classmethod

@@ -112,6 +112,8 @@ class LoadedLog(msgspec.Struct):
     report: list[RecoveryEvent]
     flushed_end_offset: int
     """End of the part that needs no sync: the recorded flushed end, or the end of a clean log."""
+    is_durable: bool = False
+    """True of a clean log: its files and their names need no sync before the next append."""
 
 
 _TEMPORARY: Final = (".cleaned", ".deleted")
@@ -168,7 +170,9 @@ class _Loader:
         if verified and is_clean:
             end_offset = segments[-1].indexes.end_offset
             self._epochs.truncate_from_end(end_offset)
-            return self._loaded(segments, end_offset, self._last_epoch, end_offset)
+            loaded = self._loaded(segments, end_offset, self._last_epoch, end_offset)
+            loaded.is_durable = True
+            return loaded
         first = 0
         if verified:
             first = self._first_to_scan(segments)

@@ -31,6 +31,8 @@ class ProducerSnapshotFiles:
         self._vfs = vfs
         self._directory = directory
         self._wrote = wrote
+        self._newest: int | None = None
+        """Offset that a start finds the state of: that of a file, or a log start without one."""
 
     def offsets(self) -> list[int]:
         """The offsets in the names, ascending."""
@@ -41,9 +43,11 @@ class ProducerSnapshotFiles:
     def write(self, states: ProducerStates) -> None:
         """Write the state as it stands; durable with the next flush. A full disk leaves none.
 
-        A start without it only replays more of the log.
+        A start without it only replays more of the log. A file of this offset stays as it is.
         """
         assert states.end_offset >= 0, f"{states.end_offset=}"
+        if states.end_offset == self._newest:
+            return
         path = self._path(states.end_offset)
         content = encode_producer_snapshot(states.snapshot_entries())
         try:
@@ -56,6 +60,8 @@ class ProducerSnapshotFiles:
                 file.close()
         except OutOfSpaceError:
             self._remove(path)
+        else:
+            self._newest = states.end_offset
 
     def load(
         self, states: ProducerStates, log_start_offset: int, end_offset: int, wall_ms: int
@@ -80,9 +86,10 @@ class ProducerSnapshotFiles:
                     self._remove(path)
                 else:
                     states.load(entries, offset, wall_ms)
-                    loaded = True
+                    self._newest, loaded = offset, True
         if not loaded:
             states.load((), log_start_offset, wall_ms)
+            self._newest = log_start_offset
         return damage
 
     def _path(self, offset: int) -> str:
