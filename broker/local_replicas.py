@@ -163,6 +163,8 @@ class LocalReplicas:
             for topic, key, registration in ours:
                 if (registration.leader == self._config.node_id) is leads:
                     self._take(key, topic, registration)
+        if ours:  # once for all: a fetch that waits looks at every partition that it names
+            self._replicas.check_all([key for _, key, _ in ours])
         for topic in changed_topics:
             self._configure(topic)
         for _, key, _ in ours:
@@ -243,6 +245,7 @@ class LocalReplicas:
             if self._hosted.get(key) is hosted:
                 opened = hosted.partition.open_log(log, self._services.now_ms)
                 self._took(key, hosted, opened)
+                self._replicas.check(key)
                 self._tell_directory(key)
                 self._has_log_or_none(key)
 
@@ -259,7 +262,6 @@ class LocalReplicas:
             return
         self._replicas.took(key, taken.changed)
         self._follow(key, hosted.name[0], hosted.partition.role, taken)
-        self._replicas.check(key)
 
     def _follow(
         self,

@@ -1,6 +1,6 @@
 """Services of the whole for the parts of a broker's records: time, effects, work, requests."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
 from typing import Protocol
@@ -56,6 +56,10 @@ class HostsPartitions(Protocol):
 
     def check(self, key: TopicIdPartition, /) -> None:
         """Try all who wait for a partition that has another role or epoch."""
+        ...
+
+    def check_all(self, keys: Sequence[TopicIdPartition], /) -> None:
+        """Try all who wait for one of these partitions, each once."""
         ...
 
 

@@ -82,8 +82,18 @@ class Purgatory(Generic[Key, Operation]):
         of_key = self._by_key.get(key)
         if of_key is None:
             return []
+        return self._tried(tuple(of_key.values()))
+
+    def check_all(self, keys: Iterable[Key]) -> list[Operation]:
+        """As `check`, of keys to which something happened at once: each operation is tried once."""
+        found: dict[int, Watched[Key, Operation]] = {}
+        for key in keys:
+            found.update(self._by_key.get(key, {}))
+        return self._tried([found[number] for number in sorted(found)])
+
+    def _tried(self, tried: Iterable[Watched[Key, Operation]]) -> list[Operation]:
         completed = []
-        for watched in tuple(of_key.values()):
+        for watched in tried:
             if watched.operation.try_complete():
                 self._end(watched)
                 completed.append(watched.operation)

@@ -203,6 +203,15 @@ class ReplicaManager:
         for deletion in self._deletions.check(key):
             deletion.request(deletion.results)
 
+    def check_all(self, keys: Sequence[TopicIdPartition]) -> None:
+        """As `check`, of the partitions of one image: each request is tried once."""
+        for produce in self._produces.check_all(keys):
+            self._end_produce(produce)
+        for fetch in self._fetches.check_all(keys):
+            self._end_fetch(fetch)
+        for deletion in self._deletions.check_all(keys):
+            deletion.request(deletion.results)
+
     # -- Produce --------------------------------------------------------------------------------
 
     def append(

@@ -46,6 +46,9 @@ class Replicas:
     def check(self, key: Any) -> None:
         self.calls.append(("check", key))
 
+    def check_all(self, keys: Any) -> None:
+        self.calls.append(("check_all", *keys))
+
     def assign(self, key: Any, topic: str, leader_id: int, leader_epoch: int) -> None:
         assert key not in self.fetched
         self.fetched[key] = (topic, leader_id, leader_epoch)

@@ -350,7 +350,7 @@ def test_a_leader_becomes_follower_and_keeps_its_log() -> None:
     host.update()
     assert host.partition().role == Following(2, 1, 1)
     assert host.partition().log.end_offset == 2
-    assert host.replicas.calls[-1] == ("check", (A, 0))
+    assert host.replicas.calls[-1] == ("check_all", (A, 0))
 
 
 def test_leaders_are_made_before_followers_sorted_by_name() -> None:

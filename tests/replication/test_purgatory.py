@@ -53,6 +53,19 @@ def test_an_event_completes_what_is_ready_in_the_order_of_coming():
     assert counts(purgatory) == (1, 1)
 
 
+def test_an_event_of_many_keys_tries_each_operation_once():
+    purgatory, (first, second) = filled("a", "b", keys=("k", "l", "m"))
+    second.is_ready = True
+    assert purgatory.check_all(["m", "k", "other"]) == [second]
+    assert (first.tries, second.tries) == (2, 2)
+    first.is_ready = True
+    third = Wait("c", is_ready=False)
+    purgatory.try_complete_else_watch(third, ("z",), 100)
+    third.is_ready = True
+    assert purgatory.check_all(["z", "m"]) == [first, third], "in the order of coming"
+    assert counts(purgatory) == (0, 0)
+
+
 def test_an_event_of_another_key_tries_nothing():
     purgatory, (only,) = filled("a")
     only.is_ready = True
