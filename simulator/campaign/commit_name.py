@@ -7,12 +7,14 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 UNDER_TEST: Final = (
+    "broker",
     "broker_publisher",
     "kernel",
     "metadata",
     "network",
     "quorum_controller",
     "raft",
+    "replication",
     "storage",
     "wire",
 )

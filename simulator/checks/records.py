@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from metadata.image import Image
-from replication.isr import maximal_isr
+from replication.isr import Isr, maximal_isr
 from replication.leadership import Leadership
 from replication.partition import Following, Partition
 from simulator.checks.record_logs import StoredBatch, stored_batches
@@ -71,8 +71,8 @@ class RecordChecks:
         self._promised: dict[tuple[bytes, int], Promised] = {}
         self._leaders: dict[tuple[Key, int], int] = {}
         """(partition, leader epoch) -> node."""
-        self._watermarks: dict[tuple[int, int, Key], tuple[int, int]] = {}
-        """(node, incarnation, partition) -> leader epoch and its high watermark."""
+        self._watermarks: dict[tuple[int, int, Key], tuple[int, int, Isr]] = {}
+        """(node, incarnation, partition) -> leader epoch, its high watermark and maximal ISR."""
 
     def _of(self, key: tuple[bytes, int]) -> Promised:
         return self._promised.setdefault(key, Promised())
@@ -167,11 +167,9 @@ class RecordChecks:
         for key, partition in records.broker._replicas.partitions.items():  # noqa: SLF001
             role = partition.role
             if isinstance(role, Leadership):
-                self._check_leader(machine, key, partition, role)
+                self._check_leader(machine, key, role)
 
-    def _check_leader(
-        self, machine: "RecordsMachine", key: Key, partition: Partition, role: Leadership
-    ) -> None:
+    def _check_leader(self, machine: "RecordsMachine", key: Key, role: Leadership) -> None:
         epoch, node = role.leader_epoch, machine.id
         leader = self._leaders.get((key, epoch))
         if leader is None:
@@ -180,16 +178,15 @@ class RecordChecks:
         if leader != node:
             raise Violation("D7", f"{_text(key)}: nodes {leader} and {node} lead epoch {epoch}")
         place = (node, machine.incarnation, key)
-        watermark = int(role.high_watermark)
+        watermark, members = int(role.high_watermark), maximal_isr(role.state)
         known = self._watermarks.get(place)
-        if known == (epoch, watermark):
+        if known == (epoch, watermark, members):
             return
         if known is not None and known[0] == epoch and watermark < known[1]:
             text = f"{_text(key)}: node {node} lowers the high watermark to {watermark}"
             raise Violation("D2", f"{text} from {known[1]} in epoch {epoch}")
-        self._watermarks[place] = (epoch, watermark)
+        self._watermarks[place] = (epoch, watermark, members)
         self._check_ends(key, role, watermark)
-        del partition
 
     def _check_ends(self, key: Key, role: Leadership, watermark: int) -> None:
         """Check that all of the maximal ISR have what is committed."""

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from simulator.campaign.campaign import NONDETERMINISTIC, exit_code_of
-from simulator.records.run import OPTIONS, RecordsOutcome, run_records
+from simulator.records.run import RecordsOutcome, options_of, run_records
 
 TEXT_CHARACTERS: Final = 2_000
 
@@ -31,7 +31,9 @@ def perform(given: Namespace) -> int:
 
 
 def _run(number: int, given: Namespace) -> RecordsOutcome:
-    options = msgspec.structs.replace(OPTIONS, faults=()) if given.quiet else OPTIONS
+    options = options_of(number)
+    if given.quiet:
+        options = msgspec.structs.replace(options, faults=())
     trace = _print_line if given.trace else None
     outcome = run_records(number, options, trace=trace)
     if given.twice and outcome.invariant is None:

@@ -24,6 +24,8 @@ FAULTS: Final = (
 OPTIONS: Final = Options(
     node_count=3, observer_count=0, faults=FAULTS, duration_us=15_000_000, write_count=10
 )
+VARIED: Final = msgspec.structs.replace(OPTIONS, node_count=None, observer_count=None)
+"""Options with which the seed decides the number of nodes, and which are brokers."""
 REST_US: Final = 60_000_000
 ASKED_EVERY: Final = 16
 
@@ -41,6 +43,11 @@ class RecordsOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Records that producers have the acknowledgement of."""
     marks: dict[str, int]
     faults: dict[str, int]
+
+
+def options_of(seed: int) -> Options:
+    """Three nodes with both roles for every second seed, whatever is drawn for the others."""
+    return OPTIONS if seed % 4 < 2 else VARIED
 
 
 def run_records(
