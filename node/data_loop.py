@@ -9,6 +9,7 @@ thread (`node/bridge.py`). Other threads post events with
 import asyncio
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -32,6 +33,7 @@ from node.clocks import now
 from node.connections import Peers
 from node.lanes import Lanes
 from node.logs import write_log
+from node.longest_turn import LongestTurn
 from node.record_sockets import RecordSockets
 
 CLOSE_WAIT_S: Final = 5.0
@@ -83,6 +85,7 @@ class DataLoop:
         self._has_failed = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
+        self.longest_turn = LongestTurn()
         self._sockets = RecordSockets(loop, self.post, frame_bytes_max)
         self._peers = Peers(loop, self.post)
         self._lanes = Lanes(loop)
@@ -173,11 +176,15 @@ class DataLoop:
         self._is_scheduled = False
         if self._has_failed:
             return
+        started_ns = time.thread_time_ns()
         try:
             events, self._events = self._events, deque()
             self._carry_out(self._records.take(events, now()))
             self._carry_out(self._records.settle())
             self._set_timer()
+            line = self.longest_turn.ended(time.thread_time_ns() - started_ns, events)
+            if line is not None:
+                write_log(line)
         except Exception as error:  # noqa: BLE001 - top of the loop: any error ends the node
             self._fail(error)
 

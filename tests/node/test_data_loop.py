@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 import threading
+import time
 from collections import deque
 from queue import Queue
 
@@ -332,3 +333,24 @@ def test_the_end_closes_connections_and_comes_once(running):
 def test_a_loop_that_never_started_is_closed(running):
     running.data.close()
     assert running.data._loop.is_closed()
+
+
+def test_the_longest_turn_is_known_by_its_cpu(running):
+    """A turn is longer than the CPU that its step takes for itself."""
+    records, used = running.records, []
+
+    def work(_):
+        begin = time.thread_time_ns()
+        while time.thread_time_ns() - begin < 5_000_000:
+            pass
+        used.append(time.thread_time_ns() - begin)
+        return []
+
+    records.answers[BrokerEpochChanged] = work
+    records.answers[StopRequested] = lambda _: [Ready()]
+    running.start()
+    running.post(BrokerEpochChanged(BrokerEpoch(1)))
+    records.wait(BrokerEpochChanged)
+    running.post(StopRequested())
+    running.to_kernel.get(timeout=LIMIT_S)
+    assert running.data.longest_turn.cpu_ns > used[0]
