@@ -9,7 +9,7 @@ from replication.counters import Counters
 from storage.checkpoints.recovery_points import TopicAndPartition
 from storage.logs.unified_log import UnifiedLog
 
-LOGS_MAX: Final = 1_000
+LOGS_MAX: Final = 250
 """Number of logs above which the sizes of each are not told: a series for each would be too many,
 and to make them would hold up the thread of the records."""
 
@@ -55,7 +55,7 @@ class RecordsCounts(msgspec.Struct, frozen=True, kw_only=True):
     failed_partitions: int
     """Followers that do not fetch until their leader epoch changes."""
     logs: tuple[LogSize, ...] | None
-    """Sorted; None for more than 1,000."""
+    """Sorted; None for more than 250."""
 
 
 def log_sizes(logs: Iterable[tuple[TopicAndPartition, UnifiedLog]]) -> tuple[LogSize, ...]:

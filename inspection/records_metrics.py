@@ -1,7 +1,7 @@
 """Metrics of a broker's records: BrokerTopicMetrics, ReplicaManager, purgatories, logs, requests.
 
 Names as in `inspection/metrics.py`. Counters are of all topics; the sizes of each log are there
-while the broker has at most 1,000 (table: docs/running.md).
+while the broker has at most 250 (table: docs/running.md).
 """
 
 from collections.abc import Iterator, Sequence

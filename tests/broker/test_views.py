@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from broker import broker, replica_views
-from broker.events import ConnectionOpened
+from broker.events import ConnectionOpened, StopRequested
 from broker.records_counts import DelayedCount, LogSize
 from broker.replica_views import FollowerView, ReplicaFetchView, SegmentView
 from tests.broker.brokers import LOG_DIR, Driven
@@ -157,6 +157,35 @@ def test_a_failed_log_directory() -> None:
     driven.metadata.remove()
     driven.publish()
     assert driven.broker.counts().offline_replicas == 0
+
+
+def test_a_broker_that_has_stopped_has_no_replicas() -> None:
+    driven = Driven()
+    driven.metadata.topic()
+    driven.start()
+    driven.broker._local.fail(LOG_DIR, OSError("broken"))
+    driven.step(StopRequested())
+    assert driven.broker.counts().offline_replicas == 0
+    assert driven.broker.replica(KEY) is None
+
+
+def test_the_largest_lag_is_that_of_all_fetchers() -> None:
+    driven = Driven()
+    driven.metadata.topic(partitions=2, replicas=(2, 1), leader=2)
+    driven.metadata.topic("b", replicas=(3, 1), leader=3)
+    driven.metadata.register(2)
+    driven.metadata.register(3)
+    driven.start()
+    assert driven.broker.counts().replica_lag_max == 0, "no leader has answered"
+    states = {
+        key: state
+        for fetcher in driven.broker._fetchers._fetchers.values()
+        for key, state in fetcher._states.items()
+    }
+    states[A, 0].lag, states[A, 1].lag, states[B, 0].lag = 3, 9, 4
+    assert driven.broker.counts().replica_lag_max == 9
+    states[B, 0].lag = 10
+    assert driven.broker.counts().replica_lag_max == 10
 
 
 def test_a_partition_that_is_not_hosted_has_no_view() -> None:

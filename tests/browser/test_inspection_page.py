@@ -11,6 +11,7 @@ from tests.interop import quorum as quorums
 from tests.interop.quorum import Quorum
 
 pytestmark = pytest.mark.browser
+PAGE = Path(__file__).parents[2] / "inspection" / "static" / "index.html"
 
 
 @pytest.fixture
@@ -59,3 +60,46 @@ def test_a_topic_name_cannot_bring_markup_in(browser: Browser, quorum: Quorum) -
     browser.wait(lambda: "cleanup.policy=compact" in browser.text("#detail-configs"), 5, "configs")
     assert "innerHTML" not in browser.run("return document.documentElement.outerHTML")
     assert browser.errors() == []
+
+
+SUMMARY = """({at, records, bytes, under, lag}) => ({timestamp_ms: at, connections: {A: 2, B: 3},
+  produce: {delayed: 4}, fetch: {delayed: 5}, leader_count: 6, replica_count: 7,
+  under_replicated_count: under, under_min_isr_count: 0, offline_replica_count: 0,
+  replica_lag_max: lag, counters: {messages_in: records, bytes_in: bytes, bytes_out: 0,
+  replication_bytes_in: 0, replication_bytes_out: 3 * bytes}})"""
+
+
+def test_rates_are_the_growth_between_two_answers(browser: Browser) -> None:
+    browser.open(PAGE.as_uri())
+    shown = f"""const of = {SUMMARY};
+      showRates(of({{at: 1000, records: 10, bytes: 500, under: 0, lag: 0}}));
+      const first = byId("rates").tBodies[0].innerText;
+      showRates(of({{at: 3000, records: 50, bytes: 4500, under: 1, lag: 8}}));
+      return [first, byId("rates").tBodies[0].innerText, byId("traffic-note").textContent,
+        [...document.querySelectorAll("#rates .bad")].map((e) => e.textContent)];"""
+    browser.run("byId('traffic').hidden = false")
+    first, second, note, bad = browser.run(shown)
+    assert first.split("\t") == ["0", *["0 B"] * 4, "6 of 7", "0", "0", "0", "0"]
+    assert second.split("\t") == [
+        "20", "2.0 kB", "0 B", "0 B", "6.0 kB", "6 of 7", "1", "0", "0", "8",
+    ]  # fmt: skip
+    assert note == "5 connections, 4 produce and 5 fetch wait"
+    assert bad == ["1", "8"]
+
+
+def test_a_replica_is_shown_with_who_is_behind(browser: Browser) -> None:
+    browser.open(PAGE.as_uri())
+    cells = """const shown = (replica) => replicaCells(replica).map((td) => td.textContent);
+      const log = {log_start_offset: 2, log_end_offset: 9, high_watermark: 7};
+      nodeId = 3;
+      return [shown(undefined), shown({error: "KAFKA_STORAGE_ERROR", log: null}),
+        shown({log, fetching: {lag: 0}}), shown({log, fetching: {lag: 4}}),
+        shown({log, leadership: {followers:
+          [{id: 1, lag: 0}, {id: 2, lag: 5}, {id: 4, lag: null}]}})]"""
+    assert browser.run(cells) == [
+        ["–", "–", "–"],  # noqa: RUF001 - the page's dash
+        ["KAFKA_STORAGE_ERROR", "–", "–"],  # noqa: RUF001 - the page's dash
+        ["2 to 9", "7", ""],
+        ["2 to 9", "7", "3: 4"],
+        ["2 to 9", "7", "2: 5, 4: not heard from"],
+    ]

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from inspection.openapi import document
 from tests.inspection.conftest import Site, open_site, ready_world
 from tests.inspection.records import Beside
 from tests.storage.test_unified_log import produced
@@ -102,3 +103,14 @@ async def test_partitions_are_counted_here(serving: tuple[Site, Beside]) -> None
     answer = await site.get("/v1/records")
     assert answer["leader_count"] == leaders.count(site.node_id)
     assert (answer["under_replicated_count"], answer["under_min_isr_count"]) == (0, 0)
+
+
+def test_the_refusal_of_records_is_described_as_a_problem() -> None:
+    paths = document()["paths"]
+
+    def media(path: str) -> set[str]:
+        return set(paths[path]["get"]["responses"]["503"]["content"])
+
+    assert media("/v1/records") == media("/v1/partitions/{topic}/{partition}")
+    assert media("/v1/records") == {"application/problem+json"}
+    assert "application/json" in media("/readyz")

@@ -97,7 +97,8 @@ async def test_an_error_is_the_askers_and_the_records_go_on(running):
 
 
 async def test_who_has_gone_is_not_answered(running):
-    records, release = started(), threading.Event()
+    records, release, errors = started(), threading.Event(), []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
     asked = reader(records, running)
     running.data.run_threadsafe(release.wait)
     gone = asyncio.ensure_future(asked.replica(KEY))
@@ -106,6 +107,7 @@ async def test_who_has_gone_is_not_answered(running):
     release.set()
     assert await asked.replica(KEY) is not None
     assert gone.cancelled()
+    assert errors == []
 
 
 async def test_a_closed_loop_answers_nobody(running):
