@@ -145,11 +145,13 @@ class RecordChecks:
             topic = image.topics.get(key[0])  # type: ignore[call-overload]
             if topic is None or not of.weak:
                 continue
-            isr = set(topic.partitions[key[1]].isr)
+            partition = topic.partitions[key[1]]
+            isr = set(partition.isr)
             of.weak &= isr
             if isr and of.weak == isr:
                 self._hit("isr_lost_power")
                 of.weak.clear()
+                of.behind.update(partition.replicas)  # also those that know of more
                 of.values.clear()
                 of.since_us = self._now_us()
                 of.is_excused = True

@@ -9,6 +9,7 @@ from broker.front import Front
 from replication import isr, reading
 from replication.leadership import Leadership
 from replication.log_offsets import LogOffsetMetadata
+from simulator.campaign.draw import Options
 from simulator.mutants.registry import Mutant, Patches
 from simulator.records.run import OPTIONS
 from storage.logs.unified_log import UnifiedLog
@@ -18,6 +19,7 @@ MANY_ENDS: Final = replace(
     OPTIONS, faults=("kill", "terminate", "depose_leader", "partition", "kill_at_operation")
 )
 """Faults that move leaders and lose no power."""
+CLEAN_ENDS: Final = replace(OPTIONS, faults=("terminate",))
 
 
 def _high_watermark_without_followers(patches: Patches) -> None:
@@ -132,17 +134,18 @@ def _keeps_memory_of_requests(patches: Patches) -> None:
     """An answered request still counts for the limit of memory."""
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def mutated(self: Front, reply: Any, parts: Any, close_reason: Any) -> None:
-            original(self, reply, parts, close_reason)
-            self._queued_bytes += reply.queued_bytes
+        def mutated(self: Front, reply: Any) -> None:
+            held_bytes = reply.queued_bytes
+            original(self, reply)
+            self._queued_bytes += held_bytes
 
         return mutated
 
-    patches.method(Front, "_answered", make)
+    patches.method(Front, "_release_bytes", make)
 
 
 def _mutant(
-    number: int, patch: Callable[[Patches], None], *expected: str, seeds_max: int = 10
+    number: int, patch: Callable[[Patches], None], *expected: str, options: Options = MANY_ENDS
 ) -> Mutant:
     assert patch.__doc__ is not None, f"{patch=}"
     return Mutant(
@@ -150,9 +153,9 @@ def _mutant(
         name=patch.__name__.strip("_").replace("_", "-"),
         text=patch.__doc__,
         expected=expected,
-        seeds_max=seeds_max,
+        seeds_max=20,
         patch=patch,
-        options=MANY_ENDS,
+        options=options,
     )
 
 
@@ -164,7 +167,7 @@ RECORDS: Final = (
     _mutant(205, _reads_above_the_high_watermark, "D2"),
     _mutant(206, _knows_no_duplicates, "D5"),
     _mutant(207, _checks_no_sequences, "D5"),
-    _mutant(208, _forgets_producers, "D5", seeds_max=30),
+    _mutant(208, _forgets_producers, "D5", options=CLEAN_ENDS),
     _mutant(209, _keeps_memory_of_requests, "D9"),
 )
 """Mutants with the seeds of `run_records`; not part of `kraftline sim mutate`, whose runs are

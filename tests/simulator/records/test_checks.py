@@ -1,6 +1,7 @@
 """Each check of records fails when what it checks is broken."""
 
 import pytest
+from msgspec.structs import replace
 
 from simulator.checks.record_logs import stored_batches
 from tests.simulator.records.worlds import (
@@ -13,6 +14,7 @@ from tests.simulator.records.worlds import (
     rested,
     segments_of,
 )
+from wire.types import NodeId
 
 
 @pytest.fixture(scope="module")
@@ -150,3 +152,17 @@ def test_a_power_failure_excuses_only_if_all_in_sync_had_one():
     assert values == {}
     checks.acknowledged(key_of(world), 5, [b"asked after"], world.scheduler.now_us + 1)
     assert values == {5: b"asked after"}
+
+
+def test_the_only_one_in_sync_loses_power_and_all_others_know_more_than_it():
+    world = quiet_records()
+    checks, key = world.record_checks, key_of(world)
+    image = world.ledger.image
+    topic = image.topics[key[0]]
+    alone = replace(topic.partitions[0], isr=(NodeId(2),))
+    topic = replace(topic, partitions=topic.partitions.set(0, alone))
+    checks._image = lambda: replace(image, topics=image.topics.set(key[0], topic))
+    checks.power_lost(2)
+    assert checks.may_have_lost(key)
+    assert promised(world).behind == {1, 2, 3}
+    assert promised(world).values == {}
