@@ -28,6 +28,7 @@ from wire.batch import (
 )
 from wire.compression import Codec
 from wire.errors import CorruptBatchError, ErrorCode
+from wire.types import Offset
 
 NO_TIMESTAMP_MS: Final = -1
 ZSTD_VERSION_MIN: Final = 7
@@ -339,7 +340,11 @@ def _encoded_again(
 ) -> Batch:
     attributes = header.attributes & ~(0x07 | LOG_APPEND_TIME_BIT) | codec
     create_time = msgspec.structs.replace(header, attributes=attributes)
-    data = bytearray(encode_records(create_time, records))
+    numbered = [
+        msgspec.structs.replace(record, offset=Offset(header.base_offset + number))
+        for number, record in enumerate(records)
+    ]
+    data = bytearray(encode_records(create_time, numbered))
     buffer = memoryview(data)
     again = Batch(parse_batch_header(buffer), buffer, 0)
     return _with_timestamp(again, kind, max_timestamp_ms)

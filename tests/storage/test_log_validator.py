@@ -342,3 +342,14 @@ def test_stamps_leave_the_checksum_as_it_is():
     assert header.leader_epoch == 9
     assert header.crc == batch.header.crc
     assert next(iterate_batches(batch.buffer)).crc_is_valid
+
+
+@pytest.mark.parametrize("delta", [-1, 0, 7])
+def test_records_that_are_encoded_again_get_offsets_that_follow_each_other(delta):
+    """As Kafka's builder gives them; those of a producer may be any, also negative."""
+    data = bytearray(made(2, key=None, value=b""))
+    position = data.rindex(b"\x02\x01\0\0")  # offset delta 1, no key, no value, no headers
+    data[position] = 2 * delta if delta >= 0 else -2 * delta - 1
+    data[17:21] = crc32c.crc32c(bytes(data[21:])).to_bytes(4, "big")
+    batch = judge(bytes(data), AppendRules(codec=Codec.GZIP))
+    assert [record.offset for record in batch.records()] == [0, 1]
