@@ -56,7 +56,7 @@ class LogClosing:
         self._manager = manager
         self._services = services
         self._open = set(manager.directories)
-        self._clean = list(untouched)
+        self._clean = sorted(untouched)
 
     def start(self) -> None:
         """Close them, each in its lane."""

@@ -309,18 +309,18 @@ class RecordChecks:
         for topic_id, topic in self._image().topics.items():
             for number, row in topic.partitions.items():
                 seen: dict[tuple[int, int, int], int] = {}
-                values: set[bytes] = set()
+                seen_values: set[bytes] = set()
                 for batch in self.stored(self._machines[int(row.leader)], (topic_id, number)):
                     if batch.producer_id < 0:
                         continue
                     place = (batch.producer_id, batch.producer_epoch, batch.base_sequence)
-                    is_again = not values.isdisjoint(batch.values)
+                    is_again = not seen_values.isdisjoint(batch.values)
                     may_repeat = int(batch.values[0].split(b":")[0]) in self.repeating
                     if place in seen or (is_again and not may_repeat):
                         text = f"partition {number}: {place} at {seen.get(place)} and"
                         raise Violation("D5", f"{text} {batch.base_offset}")
                     seen[place] = batch.base_offset
-                    values.update(batch.values)
+                    seen_values.update(batch.values)
 
     def check_at_rest(self) -> None:
         """Check D1 of all leaders, D3, D5 and D9, when all is quiet.
