@@ -92,7 +92,8 @@ class MixedCluster:
     def stop(self, node_id: int, sent: signal.Signals) -> None:
         """Signal a node and wait for its end."""
         self._running[node_id].send_signal(sent)
-        self._running.pop(node_id).wait(60)
+        self._running[node_id].wait(60)
+        del self._running[node_id]
 
     def create(self, topic: str, replicas: Mapping[int, list[int]], **configs: str) -> None:
         """Create a topic, its replicas placed by partition."""
