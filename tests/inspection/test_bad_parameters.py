@@ -3,7 +3,7 @@
 Walked from the declarations, so that a new resource or parameter is tested without a change here.
 """
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -12,11 +12,15 @@ from yarl import URL
 
 from inspection.parameters import Choice, Flag, Parameter, Place, WholeNumber
 from inspection.routes import ROUTES, STREAM_PARAMETERS
-from tests.inspection.conftest import Site, ready_world
+from tests.inspection.conftest import Site, open_site, ready_world
+from tests.inspection.records import Beside
 from tests.kernel.harness import World
 
 STREAM = "/v1/metadata/stream"
-VALID = {"id": "1", "name": "orders", "type": "topic", "offset": "1", "from": "1"}
+VALID = {
+    "id": "1", "name": "orders", "type": "topic", "offset": "1", "from": "1", "topic": "orders",
+    "partition": "0",
+}  # fmt: skip
 """A value for each parameter that a request cannot be without."""
 WRONG_NUMBERS = ("", " ", "x", "1.5", "1e3", "0x1", "+1", "01", "-0x", "\u0661", "1 ", "9" * 500)
 NUL_AND_LONG = ("\x00", "a\x00b", "x" * 1001)
@@ -26,6 +30,18 @@ NUL_AND_LONG = ("\x00", "a\x00b", "x" * 1001)
 def served_world() -> World:
     """No request here changes anything: one serves them all."""
     return ready_world()
+
+
+@pytest.fixture
+async def site(served_world: World) -> AsyncIterator[Site]:
+    """A node with records, whose resources are all there."""
+    leader = served_world.active()
+    assert leader is not None
+    opened = await open_site(served_world, leader, Beside(served_world.kernel(leader)))
+    served_world.run_for(600)  # a NoOp record is committed
+    yield opened
+    await opened.client.close()
+    assert opened.errors == []
 
 
 def declared() -> Iterator[tuple[str, tuple[Parameter, ...]]]:
