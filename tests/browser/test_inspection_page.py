@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.browser.webdriver import Browser
@@ -103,3 +104,28 @@ def test_a_replica_is_shown_with_who_is_behind(browser: Browser) -> None:
         ["2 to 9", "7", "3: 4"],
         ["2 to 9", "7", "2: 5, 4: not heard from"],
     ]
+
+
+def test_records_at_a_broker_are_shown_with_rates_and_replicas(
+    browser: Browser, quorum: Quorum
+) -> None:
+    admin = AdminClient({"bootstrap.servers": quorum.bootstrap})
+    admin.create_topics([NewTopic("orders", 1, 3)])["orders"].result()
+    browser.open(quorum.status()["nodes"][0]["http"])
+    browser.wait(lambda: "orders" in browser.text("#topics"), 5, "the topic is listed")
+    browser.run("document.querySelector('tr.topic').click()")
+    browser.wait(lambda: "orders" in browser.text("#detail-name"), 5, "the detail")
+    producer = Producer({"bootstrap.servers": quorum.bootstrap, "acks": "all"})
+    for _ in range(1_000):
+        producer.produce("orders", b"x" * 1_000)
+    assert producer.flush(10) == 0
+    browser.wait(lambda: "0 to 1000" in browser.text("#partitions"), 5, "the ends of the log here")
+
+    def is_rate_shown() -> bool:
+        producer.produce("orders", b"x" * 100_000)
+        assert producer.flush(10) == 0
+        return any(unit in browser.text("#rates") for unit in ("KB", "MB"))
+
+    browser.wait(is_rate_shown, 8, "a rate: in, or from the leader")
+    browser.wait(lambda: "0 B0 B0 B0 B" in browser.text("#rates"), 8, "it falls to nothing")
+    assert browser.errors() == []

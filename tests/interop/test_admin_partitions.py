@@ -109,7 +109,7 @@ def test_elections_that_nobody_needs(confluent: AdminClient, topic: str) -> None
 
 
 def test_reassignments_complete(admin: KafkaAdminClient, topic: str) -> None:
-    """Also where a replica is added: it has nothing to fetch, and the leader takes it in."""
+    """Also where a replica is added: its fetches reach the end, and the leader takes it in."""
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     before = _partitions(admin, topic)[0]
     for target in (before[:2], [before[0], before[2]], [before[1]]):
