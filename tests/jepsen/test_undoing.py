@@ -188,14 +188,14 @@ def test_a_signal_outside_of_the_loop_interrupts_too():
     interruption = Interruption()
 
     def deliver(number):
-        os.kill(os.getpid(), number)
+        signal.raise_signal(number)
         while not interruption.came:
             pass
 
     with interruption.handled():
         with pytest.raises(KeyboardInterrupt):
             deliver(signal.SIGTERM)
-        os.kill(os.getpid(), signal.SIGTERM)  # does not disturb what is undone now
+        signal.raise_signal(signal.SIGTERM)  # does not disturb what is undone now
     assert interruption.came
 
 
@@ -206,7 +206,7 @@ def test_a_signal_while_things_are_undone_is_not_forgotten():
         task = asyncio.create_task(asyncio.sleep(0))
         with interruption.cancels(task):
             await task
-            os.kill(os.getpid(), signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
             await asyncio.sleep(0)
         return task.cancelled()
 
