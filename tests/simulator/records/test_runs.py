@@ -83,6 +83,8 @@ def test_the_same_seed_gives_the_same_bytes_whatever_the_hashes():
 
 
 def test_the_command_sums_up_and_says_how_to_repeat_a_failure(capsys, monkeypatch):
+    short = replace(SHORT, duration_us=1_000_000)
+    monkeypatch.setattr(command, "options_of", lambda _: short)
     assert run(["records", "--seeds", "1..1", "--quiet", "--twice"]) == 0
     assert "1 seeds, 0 failed: acknowledged " in capsys.readouterr().out
     outcome = run_records(1, replace(SHORT, duration_us=10_000))
