@@ -253,14 +253,18 @@ class Producer:
     def _send_request(
         self, leader: int, batches: list[_Pending]
     ) -> list[tuple[_Pending, int, str]]:
+        try:
+            version = self._api.version_of(PRODUCE, leader)
+        except ClusterError as error:  # nothing was sent: as in Kafka no attempt, and time decides
+            return [(batch, NETWORK_EXCEPTION, str(error)) for batch in batches]
+        if version < VERSION_MIN:
+            for batch in batches:
+                self._fail(batch, UNSUPPORTED_VERSION, _TOO_OLD, {})
+            return []
         request = self._request(batches)
         for batch in batches:
             batch.attempts += 1
         try:
-            if self._api.version_of(PRODUCE, leader) < VERSION_MIN:
-                for batch in batches:
-                    self._fail(batch, UNSUPPORTED_VERSION, _TOO_OLD, {})
-                return []
             if not self._config.acks:
                 self._api.send(PRODUCE, request, leader)
                 for batch in batches:

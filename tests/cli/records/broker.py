@@ -126,6 +126,7 @@ class Broker:
             for name, logs in partitions.items()
         }
         self.asked: list[tuple[int, Any]] = []
+        self.refused_count = 0
         self.errors: list[tuple[int, int]] = []
         """(API, error code) that the next requests of the API are answered with."""
         self.sizes: dict[tuple[str, int], int] = {}
@@ -161,6 +162,9 @@ class Broker:
 
     def version_of(self, api_key: int, node: int) -> int:
         assert node == NODE
+        if self.refused_count:
+            self.refused_count -= 1
+            raise ClusterError("Connection refused")
         return self.versions.get(api_key, -1)
 
     def error_of(self, api_key: int) -> int:

@@ -192,6 +192,17 @@ def test_an_error_that_passes_is_tried_again_after_a_look_at_the_metadata(code: 
     assert [key for key, _ in broker.asked].count(METADATA) == 3
 
 
+def test_a_leader_that_refuses_connections_costs_time_and_no_attempts() -> None:
+    for refused_count, ended in ((9, "sent"), (99, "refused")):
+        broker, ends = Broker(t=1), Ends()
+        broker.refused_count = refused_count
+        made = producer(broker, retries=1, delivery_timeout_ms=5_000)
+        made.send(Outgoing("t", None, b"a"), ends)
+        made.flush()
+        found = (ends.offsets, ends.errors)
+        assert found == (([0], []) if ended == "sent" else ([], ["Connection refused"]))
+
+
 def test_attempts_and_time_end() -> None:
     for config, passed_ms in (({"retries": 1}, 100), ({"delivery_timeout_ms": 700}, 700)):
         broker = Broker(t=1)
