@@ -1,9 +1,9 @@
 """Rate limits of new connections: `max.connection.creation.rate` and the quotas of addresses.
 
-Kafka's rates: measured over the last ten full seconds and the running one, so that ten seconds'
-worth may come at once. Above the rate of the node connections queue at their listener; above the
-rate of its address a connection is closed, after its throttle time. The inter-broker listener, if
-brokers have other listeners too, does not wait.
+Kafka's rates (`sampled_rate`): measured over ten full windows and the running one, so that ten
+seconds' worth may come at once. Above the rate of the node connections queue at their listener;
+above the rate of its address a connection is closed, after its throttle time. The inter-broker
+listener, if brokers have other listeners too, does not wait.
 
 Source: apache/kafka: core/.../network/SocketServer.scala, ConnectionQuotas;
 server-common/.../QuotaUtils.java; clients/.../metrics/stats/Rate.java
@@ -13,50 +13,25 @@ from collections import OrderedDict, deque
 from typing import Final
 
 from network.connection_limits import COUNT_MAX
+from network.sampled_rate import QuotaWindow, SampledRate
 
-WINDOW_MS: Final = 1_000
-WINDOWS: Final = 11
-"""`quota.window.num`, the running window included."""
 DELAY_MS_MAX: Final = 1_000
 ADDRESSES_MAX: Final = 10_000
 """Addresses whose rates are kept, the most recently connected ones."""
 
 
-class RateMeter:
-    """Meter of connections per second, in windows of one second."""
-
-    def __init__(self) -> None:
-        self._windows: deque[list[int]] = deque()
-        """Windows as [start in ms, count], oldest first."""
-
-    def delay_ms(self, rate: float, now_ms: int) -> int:
-        """Count a connection; return its throttle time, 0 if the rate allows it."""
-        windows = self._windows
-        while windows and windows[0][0] + WINDOWS * WINDOW_MS <= now_ms:
-            windows.popleft()
-        if not windows or windows[-1][0] + WINDOW_MS <= now_ms:
-            windows.append([now_ms, 0])
-        windows[-1][1] += 1
-        measured_ms = max(now_ms - windows[0][0], (WINDOWS - 1) * WINDOW_MS)
-        count = sum(window[1] for window in windows)
-        allowed = rate * measured_ms / 1_000
-        if count <= allowed:
-            return 0
-        if allowed == 0:
-            return DELAY_MS_MAX
-        return min(DELAY_MS_MAX, max(1, round((count - allowed) / allowed * measured_ms)))
-
-    def uncount(self) -> None:
-        """Uncount the last connection: it was not accepted."""
-        self._windows[-1][1] -= 1
+def _delay_ms(meter: SampledRate, rate: float, now_ms: int) -> int:
+    """Count a connection; return its throttle time, 0 if the rate allows it."""
+    meter.record(1, now_ms)
+    return min(DELAY_MS_MAX, meter.throttle_ms(rate, now_ms))
 
 
 class Gate:
     """The queue of a kind of listener: connections are admitted in order, at the rate."""
 
-    def __init__(self, rate: int) -> None:
+    def __init__(self, rate: int, window: QuotaWindow = QuotaWindow()) -> None:  # noqa: B008
         self._rate = rate
-        self._meter = RateMeter()
+        self._meter = SampledRate(window)
         self._waiting: deque[int] = deque()
         self.first_ms: int | None = None
         """Time at which the first of the queue is admitted, hence of the call of `admitted`."""
@@ -76,7 +51,7 @@ class Gate:
             return True
         if self._waiting:
             return False
-        delay_ms = self._meter.delay_ms(self._rate, now_ms)
+        delay_ms = _delay_ms(self._meter, self._rate, now_ms)
         self.first_ms = now_ms + delay_ms if delay_ms else None
         return delay_ms == 0
 
@@ -99,26 +74,27 @@ class Gate:
             found.append(self._waiting.popleft())
             self.first_ms = None
             if self._waiting:
-                self.first_ms = now_ms + self._meter.delay_ms(self._rate, now_ms)
+                self.first_ms = now_ms + _delay_ms(self._meter, self._rate, now_ms)
         return found
 
 
 class AddressRates:
     """Connection rates by address."""
 
-    def __init__(self) -> None:
-        self._meters: OrderedDict[str, RateMeter] = OrderedDict()
+    def __init__(self, window: QuotaWindow = QuotaWindow()) -> None:  # noqa: B008
+        self._window = window
+        self._meters: OrderedDict[str, SampledRate] = OrderedDict()
 
     def delay_ms(self, host: str, rate: float | None, now_ms: int) -> int:
         """Count a connection; return 0 to accept it, else the delay before closing it."""
         if rate is None:
             self._meters.pop(host, None)
             return 0
-        meter = self._meters.setdefault(host, RateMeter())
+        meter = self._meters.setdefault(host, SampledRate(self._window))
         self._meters.move_to_end(host)
         if len(self._meters) > ADDRESSES_MAX:
             self._meters.popitem(last=False)
-        delay_ms = meter.delay_ms(rate, now_ms)
+        delay_ms = _delay_ms(meter, rate, now_ms)
         if delay_ms:
-            meter.uncount()
+            meter.record(-1, now_ms)
         return delay_ms

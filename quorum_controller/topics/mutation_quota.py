@@ -7,12 +7,12 @@ Source: apache/kafka: server/.../quota/{ControllerMutationQuotaManager,ClientQuo
 clients/.../metrics/stats/TokenBucket.java.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
-from metadata.image import Image, QuotaKey
+from metadata.client_quotas import client_quota
+from metadata.image import Image
 from wire.errors import ApiError, ErrorCode
 
 RATE: Final = "controller_mutation_rate"
@@ -24,7 +24,6 @@ BUCKETS_MAX: Final = 10_000
 EXCEEDED: Final = ApiError(
     ErrorCode.throttling_quota_exceeded, "The throttling quota has been exceeded."
 )
-_ANY: Final = "\x00any"
 
 
 class _Bucket(msgspec.Struct):
@@ -60,7 +59,7 @@ class MutationQuotas:
             0 if the change is allowed, else ms until the bucket is not negative; then no tokens
             were taken.
         """
-        found = next(_quotas(image, user, client_id), None)
+        found = client_quota(image.client_quotas, RATE, user, client_id)
         if found is None:
             return 0
         key, rate = found
@@ -77,22 +76,3 @@ class MutationQuotas:
             return self.wait_ms
         bucket.tokens -= partition_count
         return 0
-
-
-def _quotas(image: Image, user: str, client_id: str) -> Iterator[tuple[tuple[str, str], float]]:
-    """(bucket key, partitions per second) of the quotas of a client, the most specific first."""
-    both: list[tuple[QuotaKey, tuple[str, str]]] = [
-        ((("client-id", client), ("user", name)), (user, client_id))
-        for name in (user, None)
-        for client in (client_id, None)
-    ]
-    by_user: list[tuple[QuotaKey, tuple[str, str]]] = [
-        ((("user", name),), (user, _ANY)) for name in (user, None)
-    ]
-    by_client: list[tuple[QuotaKey, tuple[str, str]]] = [
-        ((("client-id", client),), (_ANY, client_id)) for client in (client_id, None)
-    ]
-    for entity, bucket in (*both[:2], by_user[0], *both[2:], by_user[1], *by_client):
-        quotas = image.client_quotas.get(entity)
-        if quotas is not None and RATE in quotas:
-            yield bucket, quotas[RATE]

@@ -109,3 +109,10 @@ def test_a_wait_is_told_once():
     assert harness.create(topic("next"), context=app).throttle_time.total_seconds() == 2
     other = RequestContext(client_id="other")
     assert harness.create(topic("other"), context=other).throttle_time.total_seconds() == 0
+
+
+def test_a_client_without_an_id_has_no_quota_of_clients():
+    harness = with_quota(("client-id", None))
+    nameless = RequestContext(client_id="")
+    harness.create(topic("large", partitions=FULL + 1), context=nameless)
+    assert codes(harness.create(topic("next"), context=nameless)) == [0]
