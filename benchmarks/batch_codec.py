@@ -18,7 +18,7 @@ from benchmarks.record_codec import change
 from benchmarks.report import parser, show
 from metadata import record_codec
 from metadata.loader import committed_batches
-from wire.batch import encode_batch, iterate_batches, parse_batch_header
+from wire.batches.batch import encode_batch, iterate_batches, parse_batch_header
 
 ROUNDS: Final = 30
 VERSION: Final = 1

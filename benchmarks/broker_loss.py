@@ -22,11 +22,11 @@ from typing import Any, Final
 from typing_extensions import override
 
 from benchmarks import report
-from benchmarks.fake_brokers import FakeBroker, Tail, start_brokers
-from benchmarks.processes import cpu_seconds, listener_pid
-from benchmarks.protocol import wait_until_writable
-from benchmarks.systems import started_systems
-from benchmarks.typed_client import (
+from benchmarks.clusters.fake_brokers import FakeBroker, Tail, start_brokers
+from benchmarks.clusters.processes import cpu_seconds, listener_pid
+from benchmarks.clusters.protocol import wait_until_writable
+from benchmarks.clusters.systems import started_systems
+from benchmarks.clusters.typed_client import (
     DESCRIBE_QUORUM,
     METADATA,
     TypedClient,

@@ -30,7 +30,7 @@ from metadata.records import (
 from quorum_controller.config import ControllerConfig
 from quorum_controller.controller import Controller
 from quorum_controller.result import ControllerRequest, Draft, Output
-from wire import codec
+from wire.messages import codec
 from wire.types import (
     BrokerEpoch,
     DirectoryId,

@@ -14,9 +14,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks import protocol, report
-from benchmarks.kafka_peer import KafkaCluster
-from benchmarks.our_quorum import OurCluster
+from benchmarks import report
+from benchmarks.clusters import protocol
+from benchmarks.clusters.kafka_peer import KafkaCluster
+from benchmarks.clusters.our_quorum import OurCluster
 
 
 def flush_probe_ms(folder: Path, rounds: int = 200) -> float:

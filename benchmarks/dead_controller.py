@@ -34,11 +34,11 @@ from confluent_kafka.cimpl import NewTopic
 from typing_extensions import override
 
 from benchmarks import report
-from benchmarks.kafka_peer import KafkaCluster
-from benchmarks.our_quorum import OurCluster
-from benchmarks.protocol import ProtocolError
-from benchmarks.split_cluster import SplitCluster
-from benchmarks.typed_client import METADATA, TypedClient, metadata_request
+from benchmarks.clusters.kafka_peer import KafkaCluster
+from benchmarks.clusters.our_quorum import OurCluster
+from benchmarks.clusters.protocol import ProtocolError
+from benchmarks.clusters.split_cluster import SplitCluster
+from benchmarks.clusters.typed_client import METADATA, TypedClient, metadata_request
 
 BEFORE_S: Final = 2.0
 AFTER_S: Final = 5.0

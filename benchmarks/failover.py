@@ -17,10 +17,11 @@ import time
 from pathlib import Path
 from typing import Any, Protocol
 
-from benchmarks import protocol, report
-from benchmarks.kafka_peer import KafkaCluster
-from benchmarks.our_quorum import OurCluster
-from benchmarks.processes import listener_pid
+from benchmarks import report
+from benchmarks.clusters import protocol
+from benchmarks.clusters.kafka_peer import KafkaCluster
+from benchmarks.clusters.our_quorum import OurCluster
+from benchmarks.clusters.processes import listener_pid
 
 
 class Target(Protocol):

@@ -9,9 +9,10 @@ of the most expensive node.
 
 import time
 
-from benchmarks import protocol, report
-from benchmarks.processes import cpu_seconds, listener_pid, resident_mb
-from benchmarks.systems import started_systems
+from benchmarks import report
+from benchmarks.clusters import protocol
+from benchmarks.clusters.processes import cpu_seconds, listener_pid, resident_mb
+from benchmarks.clusters.systems import started_systems
 
 SETTLE_S = 5.0
 """Pause after the start, until its one-time work is over."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from benchmarks.kafka_peer import jars
+from benchmarks.clusters.kafka_peer import jars
 
 SOURCE: Final = Path(__file__).with_name("KafkaCodecs.java")
 HEAP: Final = "3g"

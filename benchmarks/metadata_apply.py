@@ -23,8 +23,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from benchmarks.clusters.processes import resident_mb
 from benchmarks.kafka_codecs import kafkas_figures
-from benchmarks.processes import resident_mb
 from benchmarks.report import parser, show
 from metadata import record_codec
 from metadata.apply import apply_all

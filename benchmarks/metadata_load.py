@@ -19,14 +19,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import protocol, report
+from benchmarks import report
+from benchmarks.clusters import protocol
+from benchmarks.clusters.fake_brokers import start_brokers
+from benchmarks.clusters.kafka_peer import KafkaCluster
+from benchmarks.clusters.our_quorum import OurCluster
+from benchmarks.clusters.processes import listener_pid, resident_mb
+from benchmarks.clusters.typed_client import METADATA, TypedClient, metadata_request, wait_until
 from benchmarks.failover import KafkaTarget, OurTarget, Target, Writer
-from benchmarks.fake_brokers import start_brokers
-from benchmarks.kafka_peer import KafkaCluster
-from benchmarks.our_quorum import OurCluster
-from benchmarks.processes import listener_pid, resident_mb
 from benchmarks.reads import BROKERS, FIRST_ID, build
-from benchmarks.typed_client import METADATA, TypedClient, metadata_request, wait_until
 
 METADATA_FOLDER = "**/__cluster_metadata-0/*"
 PATIENCE_S = 120

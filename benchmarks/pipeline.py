@@ -24,14 +24,15 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from benchmarks import kafka_peer, pipeline_kafka_source, report
+from benchmarks import pipeline_kafka_source, report
+from benchmarks.clusters import kafka_peer
 from benchmarks.cpu_meter import CpuMeter, process_ticks
 from benchmarks.pipeline_data import write_log, write_metadata_log
 from pipeline.core.audit.check_segment import check_file
 from pipeline.core.reading.discovery import discover
 from pipeline.core.reading.options import parse_options
 from pipeline.core.reading.reader import plan_read, read_splits
-from wire.compression import Codec
+from wire.batches.compression import Codec
 
 RUNS: Final = 3
 SPARK_WARMING_RUNS: Final = 3

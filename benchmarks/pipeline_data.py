@@ -7,14 +7,14 @@ from typing import Final
 
 from metadata import record_codec
 from metadata.records import PartitionChangeRecord
-from wire.batch import (
+from wire.batches.batch import (
     LOG_OVERHEAD_BYTES,
     BatchHeader,
     RecordView,
     encode_batch,
     encode_records,
 )
-from wire.compression import Codec
+from wire.batches.compression import Codec
 from wire.types import LeaderEpoch, NodeId, Offset, TopicId
 
 _WORDS: Final = (

@@ -24,7 +24,7 @@ from metadata.records import PartitionChangeRecord, PartitionRecord, TopicRecord
 from metadata.schema import Record
 from pipeline.jobs.history import run as history
 from pipeline.jobs.job import JobConfig
-from wire.batch import encode_batch
+from wire.batches.batch import encode_batch
 from wire.types import LeaderEpoch, NodeId, PartitionEpoch, TopicId
 
 TOPICS: Final = 100

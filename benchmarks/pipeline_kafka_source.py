@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import kafka_peer
+from benchmarks.clusters import kafka_peer
 from benchmarks.cpu_meter import CpuMeter, process_ticks
 from pipeline.core.reading.options import parse_options
 from pipeline.core.reading.reader import read_table

@@ -17,17 +17,17 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from benchmarks import report
-from benchmarks.fake_brokers import start_brokers
-from benchmarks.processes import cpu_seconds, listener_pid
-from benchmarks.protocol import (
+from benchmarks.clusters.fake_brokers import start_brokers
+from benchmarks.clusters.processes import cpu_seconds, listener_pid
+from benchmarks.clusters.protocol import (
     CREATE_TOPICS,
     Connection,
     create_topics_frame,
     find_leader,
     wait_until_writable,
 )
-from benchmarks.systems import started_systems
-from benchmarks.typed_client import (
+from benchmarks.clusters.systems import started_systems
+from benchmarks.clusters.typed_client import (
     DESCRIBE_CLUSTER,
     DESCRIBE_QUORUM,
     METADATA,
@@ -38,7 +38,7 @@ from benchmarks.typed_client import (
     describe_quorum_request,
     metadata_request,
 )
-from wire import codec
+from wire.messages import codec
 
 BROKERS: Final = 5
 FIRST_ID: Final = 501

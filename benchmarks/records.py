@@ -18,10 +18,10 @@ from typing import Any, Final
 
 from benchmarks import records_load as load
 from benchmarks import report
-from benchmarks.kafka_peer import KafkaCluster
-from benchmarks.our_quorum import OurCluster
-from benchmarks.processes import cpu_seconds, listener_pid, resident_mb
-from benchmarks.protocol import wait_until_writable
+from benchmarks.clusters.kafka_peer import KafkaCluster
+from benchmarks.clusters.our_quorum import OurCluster
+from benchmarks.clusters.processes import cpu_seconds, listener_pid, resident_mb
+from benchmarks.clusters.protocol import wait_until_writable
 
 PARTITIONS: Final = 8
 LARGE_BYTES: Final = 1024

@@ -14,9 +14,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks import protocol, report
-from benchmarks.kafka_peer import KafkaCluster
-from benchmarks.our_quorum import OurCluster
+from benchmarks import report
+from benchmarks.clusters import protocol
+from benchmarks.clusters.kafka_peer import KafkaCluster
+from benchmarks.clusters.our_quorum import OurCluster
 
 
 def measure_ours(folder: Path, rounds: int, base_port: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from broker.effects import Ask, EffectSink, Lane, RunWork
-from wire.codec import Entity
+from wire.messages.codec import Entity
 
 End = TypeVar("End")
 

@@ -53,15 +53,15 @@ from metadata.image import EMPTY, Image
 from metadata.image import Broker as BrokerRegistration
 from network.clock import Clock
 from network.timers import NEVER_MS
-from replication.alter_partition import AlterPartitions
 from replication.counters import Counters
-from replication.fetch_session import FetchManager, FetchSessionCache
-from replication.fetcher import FetcherConfig, FollowerBroker
-from replication.fetchers import Fetchers
-from replication.leadership import Changed, LocalBroker
+from replication.follower.fetcher import FetcherConfig, FollowerBroker
+from replication.follower.fetchers import Fetchers
+from replication.leader.alter_partition import AlterPartitions
+from replication.leader.fetch_session import FetchManager, FetchSessionCache
+from replication.leader.leadership import Changed, LocalBroker
+from replication.leader.replica_selector import ReplicaSelector, select_in_rack
 from replication.partition import Partition
 from replication.replica_manager import ReplicaManager
-from replication.replica_selector import ReplicaSelector, select_in_rack
 from storage.vfs import Vfs
 from wire.api_keys import (
     ALTER_PARTITION,

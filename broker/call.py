@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 
 from broker.effects import Part
 from quorum_controller.security.authorization import Caller
-from wire import codec
-from wire.codec import Body, Entity
+from wire.connections.headers import RequestHeader
 from wire.errors import LocalProtocolError
-from wire.headers import RequestHeader
+from wire.messages import codec
+from wire.messages.codec import Body, Entity
 
 
 class Call:

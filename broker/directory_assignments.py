@@ -12,10 +12,10 @@ from uuid import UUID
 
 from metadata.features import LEVEL_DIRECTORIES
 from metadata.image import Image
-from wire import codec
 from wire.api_keys import ASSIGN_REPLICAS_TO_DIRS
-from wire.codec import Entity
 from wire.errors import ErrorCode
+from wire.messages import codec
+from wire.messages.codec import Entity
 from wire.types import BrokerEpoch, DirectoryId, NodeId, TopicId, TopicIdPartition
 
 if TYPE_CHECKING:

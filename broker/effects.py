@@ -16,7 +16,7 @@ from network.effects import (
     SetReading,
 )
 from storage.segments.file_slice import FileSlice
-from wire.codec import Entity
+from wire.messages.codec import Entity
 
 __all__ = [
     "Ask",

@@ -38,15 +38,15 @@ from network.clock import Clock
 from network.connections import address_bytes
 from quorum_controller.security.authorization import Caller, host_text
 from storage.segments.file_slice import FileSlice
-from wire import codec
 from wire.api_keys import PRODUCE
 from wire.api_table import ListenerKind, apis
-from wire.connection import IN_FLIGHT_MAX
+from wire.connections.connection import IN_FLIGHT_MAX
+from wire.connections.framing import LENGTH_BYTES, FrameReader
+from wire.connections.headers import RequestHeader, parse_request_header
+from wire.connections.reply_slots import ReplySlots
 from wire.errors import RemoteProtocolError
-from wire.framing import LENGTH_BYTES, FrameReader
-from wire.headers import RequestHeader, parse_request_header
+from wire.messages import codec
 from wire.primitives import skip_tagged_fields
-from wire.reply_slots import ReplySlots
 
 CALLS_MAX: Final = 16
 """Unanswered requests about records of a connection."""

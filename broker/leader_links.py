@@ -12,9 +12,9 @@ from network.clock import Clock
 from network.effects import LinkEffectSink, Log, LogLevel
 from network.peers import FETCHERS, Failure, Peers
 from network.timers import LINKS, NEVER_MS
-from replication.fetchers import Answered
-from wire.codec import Body
-from wire.follower_connection import FollowerConnection
+from replication.follower.fetchers import Answered
+from wire.connections.follower_connection import FollowerConnection
+from wire.messages.codec import Body
 from wire.types import LeaderAndEpoch, LeaderEpoch, NodeId
 
 RESPONSE_BYTES_MAX: Final = (1 << 31) - 1

@@ -30,7 +30,7 @@ from metadata.features import LEVEL_CORDONED_DIRECTORIES
 from metadata.image import EMPTY, Image
 from metadata.image import Partition as PartitionRegistration
 from metadata.node_configs import NodeConfigs
-from replication.leadership import Leadership, LocalBroker
+from replication.leader.leadership import Leadership, LocalBroker
 from replication.partition import Following, Offline, Partition, Transition
 from storage.checkpoints.recovery_points import TopicAndPartition
 from storage.errors import CorruptFileError

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from network.clock import Clock
-from wire import codec
 from wire.api_keys import ALLOCATE_PRODUCER_IDS
-from wire.codec import Entity
 from wire.errors import ErrorCode
+from wire.messages import codec
+from wire.messages.codec import Entity
 from wire.types import BrokerEpoch, NodeId
 
 if TYPE_CHECKING:

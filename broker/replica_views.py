@@ -12,11 +12,11 @@ from typing import Final, Literal
 import msgspec
 
 from network.clock import Clock
-from replication import isr
-from replication.isr import PendingExpandIsr, PendingShrinkIsr
-from replication.leadership import Leadership
+from replication.leader import isr
+from replication.leader.isr import PendingExpandIsr, PendingShrinkIsr
+from replication.leader.leadership import Leadership
+from replication.leader.replica import ReplicaState
 from replication.partition import Following, Offline, Partition
-from replication.replica import ReplicaState
 from storage.logs.unified_log import UnifiedLog
 from storage.producers.producer_state import ProducerStateEntry
 from wire.errors import ErrorCode

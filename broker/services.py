@@ -9,10 +9,10 @@ import msgspec
 
 from broker.effects import Effect, EffectSink, Lane
 from network.clock import Clock
-from replication.leadership import Changed
+from replication.leader.leadership import Changed
 from replication.partition import Partition
 from storage.vfs import Vfs
-from wire.codec import Entity
+from wire.messages.codec import Entity
 from wire.types import LeaderEpoch, NodeId, Rng, TopicIdPartition
 
 WorkFinished = Callable[[BaseException | None], None]

@@ -21,7 +21,7 @@ from replication.partition import PartitionSettings
 from storage.logs.log_directory import TopicSettings
 from storage.logs.log_validator import AppendRules, TimestampType
 from storage.logs.retention import RetentionRules
-from wire.compression import Codec
+from wire.batches.compression import Codec
 
 _REMOTE: Final = "there is no remote storage"
 _CLEANER: Final = "there is no log cleaner yet"

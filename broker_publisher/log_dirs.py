@@ -17,10 +17,10 @@ import msgspec
 
 from metadata.image import Image
 from storage.vfs import Volume
-from wire import codec
 from wire.api_keys import DESCRIBE_LOG_DIRS
-from wire.codec import Entity
 from wire.errors import ErrorCode
+from wire.messages import codec
+from wire.messages.codec import Entity
 from wire.types import DirectoryId, NodeId
 
 if TYPE_CHECKING:

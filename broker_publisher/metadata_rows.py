@@ -18,7 +18,7 @@ from broker_publisher.responses import ResponseContext, metadata_response
 from metadata.delta import MetadataDelta
 from metadata.image import Image, Partition, Topic, sorted_items
 from wire.api_keys import METADATA
-from wire.codec import encode_response
+from wire.messages.codec import encode_response
 from wire.primitives import encode_unsigned_varint
 from wire.types import NodeId, TopicId
 

@@ -1,7 +1,7 @@
 """Metadata, DescribeCluster and DescribeTopicPartitions: pure functions of image and request.
 
-Requests and responses are kio's newest classes of their API (`wire.codec` converts from and to
-older versions); if the response to an older version differs in more than missing fields, the
+Requests and responses are kio's newest classes of their API (`wire.messages.codec` converts from
+and to older versions); if the response to an older version differs in more than missing fields, the
 function takes `api_version`. kio's modules are loaded at the first use.
 (apache/kafka: KafkaApis.handleTopicMetadataRequest, AuthHelper.computeDescribeClusterResponse,
 DescribeTopicPartitionsRequestHandler; 3.9, 4.x the same.)
@@ -24,8 +24,8 @@ from broker_publisher.partition_view import (
 )
 from metadata.image import Image, Partition, Topic, sorted_items
 from wire.api_keys import DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS, METADATA
-from wire.codec import newest
 from wire.errors import ErrorCode
+from wire.messages.codec import newest
 from wire.types import NodeId, Rng, TopicId
 
 METADATA_NEWEST: Final = 13

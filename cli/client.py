@@ -1,7 +1,7 @@
 """Small blocking Kafka client: one socket, one request at a time, versions from ApiVersions.
 
-`cli.connect` chooses the nodes. The protocol is that of `wire.client_connection`: bodies have
-kio's newest shape in both directions.
+`cli.connect` chooses the nodes. The protocol is that of `wire.connections.client_connection`:
+bodies have kio's newest shape in both directions.
 """
 
 import socket
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from cli.connect import ClusterError
 from wire.api_table import api_name
-from wire.client_connection import ClientConnection, Response
+from wire.connections.client_connection import ClientConnection, Response
 from wire.errors import LocalProtocolError, RemoteProtocolError
 
 CONNECT_TIMEOUT_S: Final = 5.0

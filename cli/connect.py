@@ -18,7 +18,7 @@ from cli.kafka_errors import message_of
 
 if TYPE_CHECKING:
     from cli.client import Client
-    from wire.codec import Schema
+    from wire.messages.codec import Schema
 
 DESCRIBE_CLUSTER: Final = 60
 ENDPOINT_BROKERS: Final = 1
@@ -199,7 +199,7 @@ def parse_addresses(text: str) -> list[tuple[str, int]]:
 
 def newest(api_key: int, kind: str = "request") -> "Schema":
     """Kio's newest schema module of an API."""
-    from wire import codec  # noqa: PLC0415  # loads the protocol
+    from wire.messages import codec  # noqa: PLC0415  # loads the protocol
 
     return codec.newest(api_key, "request" if kind == "request" else "response")
 

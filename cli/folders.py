@@ -25,7 +25,7 @@ from metadata.features import KRAFT_VERSION, LEVEL_STARTS, metadata_version_name
 from metadata.image import METADATA_VERSION
 from metadata.records import FeatureLevelRecord, UserScramCredentialRecord
 from metadata.schema import Record
-from node.config import read_config
+from node.configs.config import read_config
 from node.errors import ConfigError, StartError
 from node.identity import check_cluster_id
 from quorum_controller.security.scram import scram_keys

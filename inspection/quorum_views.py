@@ -6,7 +6,7 @@ from inspection.views import View
 from metadata.control_records import LEADER_CHANGE, LeaderChange, control_type, decode_control
 from metadata.json_form import uuid_text
 from raft.messages import ReplicaState
-from wire.batch import iterate_batches
+from wire.batches.batch import iterate_batches
 
 
 class ReplicaView(View, frozen=True, kw_only=True):

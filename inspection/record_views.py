@@ -11,7 +11,7 @@ from metadata import json_form, record_codec
 from metadata.control_records import DUMP_NAMES, control_json, control_type, decode_control
 from metadata.records import ConfigRecord, UserScramCredentialRecord
 from metadata.schema import MetadataRecordError, UnknownRecord
-from wire.batch import Batch, iterate_batches
+from wire.batches.batch import Batch, iterate_batches
 
 _SCRAM_SECRETS: Final = ("salt", "storedKey", "serverKey")
 

@@ -28,8 +28,8 @@ from metadata.time_travel import oldest_offset
 from quorum_controller.configs.topic_defaults import partition_defaults
 from raft.messages import ReplicaState
 from raft.roles import Unattached
-from wire import codec
 from wire.errors import ErrorCode
+from wire.messages import codec
 from wire.types import (
     METADATA_TOPIC_NAME,
     DirectoryId,

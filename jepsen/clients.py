@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 
 from jepsen.cluster import NodeAddresses
 from jepsen.connections import Address, CallError, Connection, Connections
-from wire.codec import newest
 from wire.errors import ErrorCode
+from wire.messages.codec import newest
 from wire.types import METADATA_TOPIC_NAME
 
 METADATA: Final = 3

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any, Final, NamedTuple, TypeVar
 
-from wire.client_connection import ClientConnection
+from wire.connections.client_connection import ClientConnection
 from wire.errors import LocalProtocolError, RemoteProtocolError
 
 CLIENT_ID: Final = "jepsen"

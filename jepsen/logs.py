@@ -12,7 +12,7 @@ from uuid import UUID
 from jepsen.linearizability import Event, HistoryError
 from jepsen.linearizability.history import OK
 from jepsen.report import INVALID, UNKNOWN, VALID, Check
-from wire.batch import iterate_batches
+from wire.batches.batch import iterate_batches
 from wire.errors import CorruptBatchError
 
 LOG_FOLDER: Final = "data/__cluster_metadata-0"

@@ -35,7 +35,7 @@ from jepsen.generator import (
 from jepsen.linearizability.classification import OBSERVATIONS, classify
 from jepsen.linearizability.history import FAIL, INFO
 from jepsen.names import APPEND_LOG, WORKLOADS
-from wire.codec import newest
+from wire.messages.codec import newest
 
 READS: Final = ("exists", "read")
 KEYS_MAX: Final = 300

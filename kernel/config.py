@@ -1,8 +1,8 @@
 """Configuration of a node: roles, listeners, voters, directories, time-outs, limits.
 
-An immutable, validated value: `node/config.py` makes it from `server.properties` (Kafka's key names
-are written only there), the simulator makes it directly. The name of a field is Kafka's key without
-the prefix, with the unit as suffix; the defaults are Kafka's.
+An immutable, validated value: `node/configs/config.py` makes it from `server.properties` (Kafka's
+key names are written only there), the simulator makes it directly. The name of a field is Kafka's
+key without the prefix, with the unit as suffix; the defaults are Kafka's.
 
 The cluster id is not here: it belongs to the log directories (`meta.properties`).
 """

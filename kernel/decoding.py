@@ -12,7 +12,7 @@ import msgspec
 from metadata.loader import CommittedBatch, committed_batches
 from network.connections import MakeServerConnection
 from network.peers import MakeClientConnection, client_connection
-from wire.connection import ServerConnection
+from wire.connections.connection import ServerConnection
 
 ReadBatches = Callable[[bytes], Iterator[CommittedBatch]]
 """Decodes stored batches; the next one is asked for when the one before is applied."""

@@ -14,7 +14,7 @@ from network.events import (
     PeerConnected,
     PeerDisconnected,
 )
-from wire.codec import Entity
+from wire.messages.codec import Entity
 
 __all__ = [
     "BytesReceived",

@@ -21,7 +21,7 @@ from storage.log_dir.partition_directories import partition_directory_name
 from storage.log_dir.snapshot_files import SnapshotFiles
 from storage.logs.control_batches import control_batches, control_batches_in
 from storage.vfs import Vfs, base_name, join, parent
-from wire.batch import Batch, iterate_batches
+from wire.batches.batch import Batch, iterate_batches
 from wire.errors import CorruptBatchError
 from wire.types import METADATA_TOPIC_NAME
 

@@ -25,7 +25,7 @@ from metadata.records import (
     RegisterBrokerRecord,
 )
 from metadata.schema import MetadataRecordError, Record
-from wire.batch import iterate_batches
+from wire.batches.batch import iterate_batches
 from wire.types import LeaderEpoch, Offset, OffsetAndEpoch
 
 _MARKERS: Final = frozenset({BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord})

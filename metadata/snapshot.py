@@ -45,7 +45,7 @@ from metadata.records import (
 )
 from metadata.schema import Record
 from metadata.snapshot_decoder import SnapshotDecoder
-from wire.batch import encode_batch, encode_control_batch, iterate_batches
+from wire.batches.batch import encode_batch, encode_control_batch, iterate_batches
 from wire.types import DIRECTORY_MIGRATING, LeaderEpoch, NodeId, TopicId
 
 RECORDS_PER_BATCH: Final = 1024  # apache/kafka: SnapshotGenerator / RaftSnapshotWriter

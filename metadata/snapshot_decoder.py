@@ -14,7 +14,7 @@ from metadata.control_records import (
     decode_control,
 )
 from metadata.schema import MetadataRecordError, Record
-from wire.batch import Batch, iterate_batches
+from wire.batches.batch import Batch, iterate_batches
 
 
 class SnapshotDecoder:

@@ -25,7 +25,7 @@ from network.connection_rate import AddressRates, Gate
 from network.effects import CloseConnection, EffectSink, Log, LogLevel, SendBytes, SetReading
 from network.timers import ADMISSION, BACKLOG, IDLE, NEVER_MS
 from wire.api_table import Api, ListenerKind
-from wire.connection import Request, ServerConnection
+from wire.connections.connection import Request, ServerConnection
 from wire.errors import LocalProtocolError, RemoteProtocolError
 
 REQUESTS_PER_STEP: Final = 128

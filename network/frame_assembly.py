@@ -14,7 +14,7 @@ import struct
 from typing import Final
 
 from network.frame_memory import FrameMemory
-from wire.framing import LENGTH_BYTES, length_refusal
+from wire.connections.framing import LENGTH_BYTES, length_refusal
 
 SHARED_BYTES: Final = 64 * 1024
 GRANT_BYTES: Final = 2 * 1024 * 1024

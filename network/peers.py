@@ -25,7 +25,7 @@ from network.effects import (
     SendPeerBytes,
 )
 from network.timers import LINKS, NEVER_MS
-from wire.client_connection import ClientConnection
+from wire.connections.client_connection import ClientConnection
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.types import LeaderAndEpoch, NodeId
 

@@ -40,11 +40,11 @@ from kernel.events import (
 )
 from kernel.kernel import Kernel
 from kernel.turn import Turn
-from node.bridge import TO_RECORDS, ToRecords
 from node.clocks import now
 from node.connections import InboundEnd, InboundSocket, Peers
 from node.flusher import Flusher
 from node.logs import write_log
+from node.records.bridge import TO_RECORDS, ToRecords
 from node.worker import Worker
 from storage.errors import FsyncError
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from inspection.running_node import AskError
-from wire.client_connection import ClientConnection
+from wire.connections.client_connection import ClientConnection
 from wire.errors import LocalProtocolError, RemoteProtocolError
 
 ANSWER_S: Final = 1.0

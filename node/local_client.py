@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 from inspection.running_node import AskError
 from kernel.events import BytesReceived, Event
-from wire.client_connection import ClientConnection
+from wire.connections.client_connection import ClientConnection
 from wire.errors import LocalProtocolError, RemoteProtocolError
 
 ANSWER_S: Final = 1.0

@@ -19,7 +19,7 @@ def start(
         properties: server.properties with Kafka's keys; None = only the environment.
         overrides: `key=value`, which override the file.
         format_cluster_id: cluster id to format unformatted log directories with, before start.
-        environment: True if KAFKA_* variables override the file (node/environment.py).
+        environment: True if KAFKA_* variables override the file (node/configs/environment.py).
 
     Returns:
         The exit code: 0 after a clean shutdown, 1 if it could not start or had to stop.

@@ -28,18 +28,18 @@ from kernel.kraft_version import UnsupportedFeatureError
 from kernel.port import RecordsPort
 from metadata.config_schema import broker_configs
 from network.clock import Now
-from node.broker_side import BrokerSide
 from node.clocks import now
-from node.config import (
+from node.configs.config import (
     inspection_limits,
     node_config,
     parse_overrides,
     read_config,
     read_properties,
 )
-from node.config_keys import OLDER_KEYS
+from node.configs.config_keys import OLDER_KEYS
+from node.configs.environment import CLUSTER_ID, DEFAULT_CLUSTER_ID, effective
+from node.configs.records_config import records_config
 from node.driver import LISTEN_BACKLOG, Driver
-from node.environment import CLUSTER_ID, DEFAULT_CLUSTER_ID, effective
 from node.errors import ConfigError, StartError, one_line
 from node.http import HttpListener
 from node.identity import Identity, prepare
@@ -47,8 +47,8 @@ from node.leader_client import LeaderClient
 from node.local_client import LocalClient
 from node.logs import write_log
 from node.measuring import measured_decoding
-from node.records_config import records_config
-from node.records_reader import RecordsReader
+from node.records.broker_side import BrokerSide
+from node.records.records_reader import RecordsReader
 from storage.errors import (
     CorruptFileError,
     CorruptLogError,
@@ -58,7 +58,7 @@ from storage.errors import (
 )
 from storage.log_dir.clean_shutdown_file import CleanShutdownFiles
 from storage.os_vfs import OsVfs
-from wire import codec
+from wire.messages import codec
 from wire.random_ids import random_uuid
 from wire.types import Endpoint
 

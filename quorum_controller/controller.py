@@ -50,8 +50,8 @@ from quorum_controller.services import Services
 from quorum_controller.topics.mutation_quota import MutationQuotas
 from quorum_controller.topics.topics import RECORDS_EXCEEDED
 from wire.api_keys import BROKER_HEARTBEAT
-from wire.codec import Entity
 from wire.errors import ApiError
+from wire.messages.codec import Entity
 from wire.types import LeaderEpoch, NodeId, Offset, Rng
 
 

@@ -28,11 +28,11 @@ from quorum_controller.handler_result import HandlerResult
 from quorum_controller.partitions.elr import elr_activation_records
 from quorum_controller.result import Draft
 from quorum_controller.services import Services
-from wire import codec
 from wire.api_keys import UPDATE_FEATURES
-from wire.codec import Entity, Schema
 from wire.errors import ApiError, ErrorCode
-from wire.upgrade_types import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE
+from wire.messages import codec
+from wire.messages.codec import Entity, Schema
+from wire.messages.upgrade_types import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE
 
 if TYPE_CHECKING:
     from kio.schema.update_features.v2.request import UpdateFeaturesRequest

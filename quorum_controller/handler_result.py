@@ -3,7 +3,7 @@
 import msgspec
 
 from quorum_controller.brokers.sweeps import Sweep
-from wire.codec import Entity
+from wire.messages.codec import Entity
 
 
 class HandlerResult(msgspec.Struct, frozen=True):

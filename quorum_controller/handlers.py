@@ -87,8 +87,8 @@ from wire.api_keys import (
     UNREGISTER_BROKER,
     UPDATE_FEATURES,
 )
-from wire.codec import Entity
 from wire.errors import ApiError, ErrorCode
+from wire.messages.codec import Entity
 from wire.types import NodeId, milliseconds
 
 Handle = Callable[[Draft, Any, Services], HandlerResult | ApiError]

@@ -10,10 +10,10 @@ from quorum_controller.bodies import NO_TIME
 from quorum_controller.handler_result import HandlerResult
 from quorum_controller.result import Draft
 from quorum_controller.services import Services
-from wire import codec
 from wire.api_keys import ALLOCATE_PRODUCER_IDS
-from wire.codec import Entity
 from wire.errors import ApiError, ErrorCode
+from wire.messages import codec
+from wire.messages.codec import Entity
 from wire.types import BrokerEpoch, NodeId
 
 if TYPE_CHECKING:

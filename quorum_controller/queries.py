@@ -27,7 +27,7 @@ from wire.api_keys import (
     LIST_CONFIG_RESOURCES,
     LIST_PARTITION_REASSIGNMENTS,
 )
-from wire.codec import Entity
+from wire.messages.codec import Entity
 
 
 class OnBroker(Enum):

@@ -18,7 +18,7 @@ from metadata.records import (
     EndTransactionRecord,
     Record,
 )
-from wire.codec import Entity
+from wire.messages.codec import Entity
 from wire.types import LeaderEpoch, Offset
 
 RECORDS_PER_BATCH_MAX: Final = 10_000

@@ -1,7 +1,7 @@
 """The raft requests and responses as plain values.
 
 `kernel/quorum/messages/` maps them to kio bodies, one module for each. Fetch, the most frequent,
-has one type on the wire and here: `wire/fetch_messages.py`.
+has one type on the wire and here: `wire/messages/fetch_messages.py`.
 
 Versions and topic wrapping stay outside: a message is about the one metadata partition. A field
 that an older version cannot carry has the protocol's default value.
@@ -12,7 +12,7 @@ from typing import final
 
 import msgspec
 
-from wire.fetch_messages import HIGH_WATERMARK_UNSUPPORTED, FetchRequest, FetchResponse
+from wire.messages.fetch_messages import HIGH_WATERMARK_UNSUPPORTED, FetchRequest, FetchResponse
 from wire.types import DirectoryId, Endpoint, LeaderEpoch, NodeId, Offset, OffsetAndEpoch
 
 __all__ = [

@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from replication.appending import WITHOUT_LOG_START, AppendResult
-from replication.isr import Outcome, PartitionState, PendingExpandIsr
+from replication.leader.appending import WITHOUT_LOG_START, AppendResult
+from replication.leader.isr import Outcome, PartitionState, PendingExpandIsr
 from wire.errors import ErrorCode
 
 _NOT_FAILED: Final = WITHOUT_LOG_START | {ErrorCode.none}

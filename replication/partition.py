@@ -19,17 +19,17 @@ import msgspec
 
 from metadata.image import Partition as PartitionRegistration
 from replication.assignment import Assignment
-from replication.delayed import FetchParams
-from replication.fetch_session import FetchPartition
-from replication.following import (
+from replication.follower.following import (
     FetchedFromLeader,
     FollowerAppended,
     append_fetched,
     begins_anew_with,
     truncation_offset,
 )
-from replication.isr import LeaderAndIsr, Outcome, ProposedIsr
-from replication.leadership import (
+from replication.leader.delayed import FetchParams
+from replication.leader.fetch_session import FetchPartition
+from replication.leader.isr import LeaderAndIsr, Outcome, ProposedIsr
+from replication.leader.leadership import (
     UNCHANGED,
     Answered,
     Appended,
@@ -38,15 +38,15 @@ from replication.leadership import (
     LocalBroker,
     RecordDeletion,
 )
+from replication.leader.replica import is_stale
 from replication.log_ends import LogEnds
 from replication.log_offsets import LogOffsetMetadata, LogOffsetSnapshot
 from replication.reading import Fetched, offset_for_timestamp, without_records
-from replication.replica import is_stale
 from storage.logs.append_info import UnexpectedOffsetError
 from storage.logs.unified_log import FetchIsolation, UnifiedLog
 from storage.producers.producer_state import Origin
 from storage.segments.timestamp_lookup import TimestampAndOffset
-from wire.batch import Batch
+from wire.batches.batch import Batch
 from wire.errors import ErrorCode
 from wire.types import LeaderEpoch, NodeId, Offset, OffsetAndEpoch, PartitionEpoch
 

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from replication.fetch_session import FetchPartition
-from replication.leadership import UNCHANGED, Changed
+from replication.leader.fetch_session import FetchPartition
+from replication.leader.leadership import UNCHANGED, Changed
 from replication.log_offsets import LogOffsetMetadata
 from storage.logs.unified_log import NO_TIMESTAMP_MS, FetchIsolation, UnifiedLog
 from storage.segments.file_slice import FileSlice

@@ -15,10 +15,10 @@ import msgspec
 
 from metadata.image import Image
 from network.clock import Clock
-from replication.alter_partition import AlterPartitions
-from replication.appending import AppendResult, append_batch
 from replication.counters import Counters
-from replication.delayed import (
+from replication.leader.alter_partition import AlterPartitions
+from replication.leader.appending import AppendResult, append_batch
+from replication.leader.delayed import (
     AwaitedOffset,
     DelayedDeleteRecords,
     DelayedFetch,
@@ -28,21 +28,21 @@ from replication.delayed import (
     FetchStatus,
     is_answered_at_once,
 )
-from replication.fetching import (
+from replication.leader.fetching import (
     PartitionRead,
     WantedPartition,
     close_records,
     read_partitions,
 )
-from replication.leadership import ALL_IN_SYNC, Changed, Leadership
+from replication.leader.leadership import ALL_IN_SYNC, Changed, Leadership
+from replication.leader.purgatory import Purgatory
+from replication.leader.replica_selector import ReplicaSelector
 from replication.log_offsets import LogOffsetSnapshot
 from replication.partition import Partition
-from replication.purgatory import Purgatory
-from replication.replica_selector import ReplicaSelector
 from storage.producers.producer_state import Origin
-from wire.batch import Batch
-from wire.codec import Entity
+from wire.batches.batch import Batch
 from wire.errors import ErrorCode
+from wire.messages.codec import Entity
 from wire.types import BrokerEpoch, LeaderEpoch, NodeId, Offset, OffsetAndEpoch, TopicIdPartition
 
 if TYPE_CHECKING:

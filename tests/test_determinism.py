@@ -46,7 +46,7 @@ STOPPED = "a campaign that is told to end"
 TERMINAL = "its width, and a reader of the output that left"
 EXCEPTIONS: Final[dict[str, dict[str, str]]] = {
     "storage/os_vfs.py": {"os": "the real disk, which no simulation opens"},
-    "wire/create_topics_response.py": {"id": CACHE},
+    "wire/messages/create_topics_response.py": {"id": CACHE},
     "simulator/campaign/campaign.py": {
         "time": PROGRESS, "multiprocessing": PROCESSES, "concurrent": PROCESSES,
         "gc": "how often it runs, which no result depends on", "signal": STOPPED,

@@ -4,7 +4,7 @@ apache/kafka: core/.../server/KafkaApis.scala (getCurrentLeader)
 """
 
 from metadata.image import Image
-from wire.fields import LeaderEndpoint
+from wire.messages.fields import LeaderEndpoint
 from wire.types import TopicIdPartition
 
 

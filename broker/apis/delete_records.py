@@ -13,10 +13,10 @@ from broker.call import Call
 from broker_publisher.partition_view import INTERNAL_TOPICS
 from quorum_controller.bodies import NO_TIME
 from quorum_controller.security.authorization import Operation
-from replication.delayed import DeletedRecords
-from wire import codec
+from replication.leader.delayed import DeletedRecords
 from wire.api_keys import DELETE_RECORDS
 from wire.errors import ErrorCode
+from wire.messages import codec
 from wire.types import TopicIdPartition, milliseconds
 
 if TYPE_CHECKING:

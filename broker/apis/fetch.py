@@ -18,8 +18,8 @@ from metadata.image import Image
 from network.clock import Clock
 from quorum_controller.security.authorization import Operation
 from replication.counters import Counters
-from replication.delayed import FetchParams
-from replication.fetch_session import (
+from replication.leader.delayed import FetchParams
+from replication.leader.fetch_session import (
     FetchContext,
     FetchManager,
     FetchPartition,
@@ -27,14 +27,14 @@ from replication.fetch_session import (
     PartitionKey,
     SessionPartition,
 )
-from replication.fetching import PartitionRead, WantedPartition
+from replication.leader.fetching import PartitionRead, WantedPartition
+from replication.leader.replica_selector import Reader
 from replication.replica_manager import ReplicaManager
-from replication.replica_selector import Reader
 from storage.logs.unified_log import FetchIsolation
 from storage.segments.file_slice import FileSlice
 from wire.errors import ErrorCode
-from wire.fetch_request import BrokerFetchRequest, RequestedPartition, decode_fetch_request
-from wire.fetch_response import FetchedPartition, encode_fetch_response
+from wire.messages.fetch_request import BrokerFetchRequest, RequestedPartition, decode_fetch_request
+from wire.messages.fetch_response import FetchedPartition, encode_fetch_response
 from wire.types import BrokerEpoch, LeaderEpoch, NodeId, Offset, TopicId, TopicIdPartition
 
 _STORAGE_ERROR_VERSION: Final = 6

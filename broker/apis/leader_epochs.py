@@ -11,10 +11,10 @@ from broker.apis.named_partitions import NamedPartitions, known_epoch
 from broker.call import Call
 from quorum_controller.bodies import NO_TIME
 from quorum_controller.security.authorization import Operation
-from wire import codec
 from wire.api_keys import OFFSET_FOR_LEADER_EPOCH
-from wire.codec import Entity
 from wire.errors import ErrorCode
+from wire.messages import codec
+from wire.messages.codec import Entity
 from wire.types import LeaderEpoch, OffsetAndEpoch
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from replication.reading import EARLIEST, EARLIEST_LOCAL, LATEST, MAX_TIMESTAMP
 from storage.errors import CorruptLogError
 from storage.logs.unified_log import FetchIsolation
 from storage.segments.timestamp_lookup import TimestampAndOffset
-from wire import codec
 from wire.api_keys import LIST_OFFSETS
-from wire.codec import Entity
 from wire.errors import ErrorCode
+from wire.messages import codec
+from wire.messages.codec import Entity
 from wire.types import TopicIdPartition
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from quorum_controller.security.authorization import Operation
 from storage.checkpoints.recovery_points import TopicAndPartition
 from storage.logs.unified_log import UnifiedLog
 from storage.vfs import Volume
-from wire import codec
 from wire.api_keys import DESCRIBE_LOG_DIRS
-from wire.codec import Entity
 from wire.errors import ErrorCode
+from wire.messages import codec
+from wire.messages.codec import Entity
 
 if TYPE_CHECKING:
     from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest

@@ -18,12 +18,12 @@ from broker.call import Call
 from broker_publisher.partition_view import INTERNAL_TOPICS
 from metadata.image import Image
 from quorum_controller.security.authorization import Operation, ResourceType
-from replication.appending import AppendResult
+from replication.leader.appending import AppendResult
 from replication.replica_manager import AppendResults, ReplicaManager, has_valid_acks
 from storage.logs.log_validator import RejectedError, parse_produced
-from wire.batch import Batch
+from wire.batches.batch import Batch
 from wire.errors import ErrorCode
-from wire.produce import PartitionAnswer, decode_produce_request, encode_produce_response
+from wire.messages.produce import PartitionAnswer, decode_produce_request, encode_produce_response
 from wire.types import TopicId, TopicIdPartition
 
 ADMIN_CLIENT_ID: Final = "__admin_client"

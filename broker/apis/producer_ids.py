@@ -15,9 +15,9 @@ from broker.call import Call
 from broker.producer_id_blocks import ProducerIdBlocks
 from quorum_controller.bodies import NO_TIME
 from quorum_controller.security.authorization import Operation, ResourceType
-from wire import codec
 from wire.api_keys import INIT_PRODUCER_ID
 from wire.errors import ErrorCode
+from wire.messages import codec
 
 if TYPE_CHECKING:
     from kio.schema.init_producer_id.v6.request import InitProducerIdRequest

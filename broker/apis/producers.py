@@ -15,10 +15,10 @@ from metadata.topic_names import illegal_topic_name
 from quorum_controller.bodies import NO_TIME
 from quorum_controller.security.authorization import Operation
 from storage.producers.producer_state import ProducerStateEntry
-from wire import codec
 from wire.api_keys import DESCRIBE_PRODUCERS
-from wire.codec import Entity
 from wire.errors import ApiError, ErrorCode
+from wire.messages import codec
+from wire.messages.codec import Entity
 
 if TYPE_CHECKING:
     from kio.schema.describe_producers.v0.request import DescribeProducersRequest

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from cli.arguments import INT32_MAX, UsageError, shortened
-from node.properties import PropertiesError, parse_properties
+from node.configs.properties import PropertiesError, parse_properties
 from storage.errors import CorruptFileError
 from storage.log_dir.meta_properties import read_meta_properties
 from storage.os_vfs import OsVfs

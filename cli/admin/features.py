@@ -136,7 +136,7 @@ def _describe(api: Api, options: Namespace) -> Output:
 
 def _update(api: Api, options: Namespace) -> Output:
     """Send one request for all features: it is accepted or refused as a whole."""
-    from wire.upgrade_types import (  # noqa: PLC0415  # --help does without them
+    from wire.messages.upgrade_types import (  # noqa: PLC0415  # --help does without them
         SAFE_DOWNGRADE,
         UNSAFE_DOWNGRADE,
         UPGRADE,

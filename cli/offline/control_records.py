@@ -47,7 +47,10 @@ def control_record(key: bytes | None, value: bytes | None) -> tuple[str, dict[st
     Raises:
         ValueError: key or value is absent, cut or damaged; the text names it.
     """
-    from wire.control_records import control_type, decode_control_value  # noqa: PLC0415  # with kio
+    from wire.batches.control_records import (  # noqa: PLC0415  # with kio
+        control_type,
+        decode_control_value,
+    )
     from wire.errors import CorruptBatchError  # noqa: PLC0415
 
     try:

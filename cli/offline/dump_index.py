@@ -13,7 +13,7 @@ from cli.offline.dump_segment import java_optional
 from storage.producers.producer_snapshot import ProducerSnapshotEntry, decode_producer_snapshot
 from storage.producers.producer_state import decrement_sequence
 from storage.segments.transaction_index import decode_transaction_index
-from wire.batch import Batch, iterate_batches
+from wire.batches.batch import Batch, iterate_batches
 from wire.errors import CorruptBatchError
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")

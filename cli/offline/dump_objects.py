@@ -15,8 +15,8 @@ from cli.offline.dump_segment import (
     snapshot_id,
     timestamp_type,
 )
-from wire.batch import Batch, BatchHeader, RecordView
-from wire.legacy_batch import LegacyBatch, LegacyRecord
+from wire.batches.batch import Batch, BatchHeader, RecordView
+from wire.batches.legacy_batch import LegacyBatch, LegacyRecord
 
 
 class SegmentObjects(SegmentDump):

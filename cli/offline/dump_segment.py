@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Final
 
 from cli.offline.control_records import describe_control_record
-from wire.batch import Batch, BatchHeader, RecordView
+from wire.batches.batch import Batch, BatchHeader, RecordView
+from wire.batches.legacy_batch import LegacyBatch, LegacyRecord, iterate_any
 from wire.errors import CorruptBatchError
-from wire.legacy_batch import LegacyBatch, LegacyRecord, iterate_any
 
 NO_OFFSET: Final = -1
 BOOTSTRAP: Final = "bootstrap.checkpoint"

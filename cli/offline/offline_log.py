@@ -14,7 +14,7 @@ from metadata.snapshot import decode_snapshot
 from metadata.time_travel import OffsetGoneError, Replay, oldest_offset, starting_point
 from storage.log_dir.snapshot_files import parse_snapshot_name
 from storage.segments.segment import segment_base_offset
-from wire.batch import Batch, iterate_batches
+from wire.batches.batch import Batch, iterate_batches
 from wire.errors import CorruptBatchError
 from wire.types import Offset, OffsetAndEpoch
 

@@ -17,7 +17,7 @@ from storage.errors import CorruptFileError
 from storage.log_dir.meta_properties import META_PROPERTIES_NAME, decode_meta_properties
 from storage.log_dir.quorum_state_file import QUORUM_STATE_NAME, decode_quorum_state
 from storage.segments.segment import segment_base_offset
-from wire.batch import iterate_batches
+from wire.batches.batch import iterate_batches
 from wire.errors import CorruptBatchError
 
 

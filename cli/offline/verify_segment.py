@@ -11,7 +11,7 @@ from metadata import record_codec
 from metadata.schema import MetadataRecordError
 from storage.segments.index import IndexDamageError, OffsetIndex, TimeIndex
 from storage.segments.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from wire.batch import Batch, BatchHeader, iterate_batches
+from wire.batches.batch import Batch, BatchHeader, iterate_batches
 from wire.errors import CorruptBatchError
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from cli.arguments import INT64_MAX, integer
 from cli.connect import Connect, open_cluster
-from cli.records.clock import SYSTEM, Clock
-from cli.records.formatter_names import DEFAULT
+from cli.records.clients.clock import SYSTEM, Clock
+from cli.records.formats.formatter_names import DEFAULT
 from cli.records.tool_parser import ToolParser
 
 

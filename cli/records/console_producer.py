@@ -5,7 +5,7 @@ from typing import Final
 
 from cli.arguments import INT32_MAX, INT64_MAX, integer
 from cli.connect import Connect, open_cluster
-from cli.records.clock import SYSTEM, Clock
+from cli.records.clients.clock import SYSTEM, Clock
 from cli.records.tool_parser import ToolParser
 
 LINE_READER: Final = "org.apache.kafka.tools.LineMessageReader"

@@ -13,17 +13,17 @@ from typing import Any, Final
 from cli.arguments import INT64_MAX, UsageError
 from cli.command import Output, execute
 from cli.connect import Connect, open_cluster
-from cli.records import client_configs
-from cli.records.clock import SYSTEM, Clock
+from cli.records.clients import client_configs
+from cli.records.clients.clock import SYSTEM, Clock
+from cli.records.clients.fetcher import Fetched, Fetcher, FetcherConfig, FetchError
+from cli.records.clients.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
+from cli.records.clients.records_api import RecordsApi
+from cli.records.clients.topic_metadata import Partition, described_topics
 from cli.records.console_consumer import command_parser
-from cli.records.deserializers import DeserializeError
-from cli.records.fetcher import Fetched, Fetcher, FetcherConfig, FetchError
-from cli.records.formatters import formatter_of, json_formatter
-from cli.records.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
+from cli.records.formats.deserializers import DeserializeError
+from cli.records.formats.formatters import formatter_of, json_formatter
 from cli.records.partition_rules import topic_pattern
-from cli.records.records_api import RecordsApi
 from cli.records.tool_parser import ToolParser
-from cli.records.topic_metadata import Partition, described_topics
 
 DEPRECATED: Final = {
     "property": "formatter-property",

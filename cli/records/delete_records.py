@@ -12,14 +12,14 @@ from cli.arguments import UsageError, shortened
 from cli.command import Output, execute
 from cli.connect import Api, Connect, json_line, newest, open_cluster
 from cli.kafka_errors import exception_text
-from cli.records.tool_parser import ToolParser
-from cli.records.topic_metadata import (
+from cli.records.clients.topic_metadata import (
     LEADER_NOT_AVAILABLE,
     NO_LEADER,
     Partition,
     by_leader,
     described_topics,
 )
+from cli.records.tool_parser import ToolParser
 
 DELETE_RECORDS: Final = 21
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3

@@ -8,10 +8,10 @@ from cli.arguments import UsageError, shortened
 from cli.command import Output, execute
 from cli.connect import Api, ClusterError, Connect, json_line, open_cluster
 from cli.kafka_errors import exception_text
-from cli.records import offsets
+from cli.records.clients import offsets
+from cli.records.clients.topic_metadata import Partition, described_topics
 from cli.records.partition_rules import Rule, rules_of, topic_and_numbers
 from cli.records.tool_parser import ToolParser
-from cli.records.topic_metadata import Partition, described_topics
 
 PREFIX: Final = "Error occurred: "
 TIMES: Final = {

@@ -10,11 +10,11 @@ from typing import Any, Final
 from cli.arguments import INT64_MAX, UsageError
 from cli.command import Output, execute
 from cli.connect import Connect, json_line, open_cluster
-from cli.records import client_configs
-from cli.records.clock import SYSTEM, Clock
-from cli.records.producer import Delivered, Outgoing, Producer, SendError
+from cli.records.clients import client_configs
+from cli.records.clients.clock import SYSTEM, Clock
+from cli.records.clients.producer import Delivered, Outgoing, Producer, SendError
+from cli.records.clients.records_api import RecordsApi
 from cli.records.producer_perf_test import NO_TRANSACTIONS, command_parser
-from cli.records.records_api import RecordsApi
 from cli.records.throttle import Throttle
 
 PERCENTILES: Final = {"50th": 0.5, "95th": 0.95, "99th": 0.99, "99.9th": 0.999}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from cli.arguments import INT32_MAX, UsageError, shortened
-from cli.records.topic_metadata import Partition
+from cli.records.clients.topic_metadata import Partition
 
 Rule = Callable[[Partition], bool]
 _SPECIFICATION: Final = re.compile(r"([^:,]*)(?::(?:([0-9]*)|(?:([0-9]*)-([0-9]*))))?")

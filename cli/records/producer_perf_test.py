@@ -6,7 +6,7 @@ from typing import Final
 
 from cli.arguments import INT64_MAX, integer, shortened
 from cli.connect import Connect, open_cluster
-from cli.records.clock import SYSTEM, Clock
+from cli.records.clients.clock import SYSTEM, Clock
 from cli.records.tool_parser import ToolParser
 
 NO_TRANSACTIONS: Final = "transactions are not spoken here yet"

@@ -9,13 +9,13 @@ from typing import Any, Final
 from cli.arguments import UsageError, shortened
 from cli.command import Output, execute
 from cli.connect import Connect, json_line, open_cluster
-from cli.records import client_configs
-from cli.records.clock import SYSTEM, Clock
+from cli.records.clients import client_configs
+from cli.records.clients.clock import SYSTEM, Clock
+from cli.records.clients.producer import Delivered, Outgoing, Producer, SendError
+from cli.records.clients.records_api import RecordsApi
 from cli.records.console_producer import LINE_READER, MERGED, command_parser
-from cli.records.line_reader import ReadError, reader_of
-from cli.records.lines import Lines
-from cli.records.producer import Delivered, Outgoing, Producer, SendError
-from cli.records.records_api import RecordsApi
+from cli.records.formats.line_reader import ReadError, reader_of
+from cli.records.formats.lines import Lines
 
 DEPRECATED: Final = {
     "property": "reader-property",

@@ -1,6 +1,6 @@
 """A rate of records, approximately, as Kafka's ThroughputThrottler keeps it."""
 
-from cli.records.clock import Clock
+from cli.records.clients.clock import Clock
 
 
 class Throttle:

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from cli.command import Output, execute
 from cli.connect import Connect, json_line, open_cluster
-from cli.records import client_configs
-from cli.records.clock import SYSTEM, Clock
-from cli.records.producer import Delivered, Outgoing, Producer, SendError
-from cli.records.records_api import RecordsApi
+from cli.records.clients import client_configs
+from cli.records.clients.clock import SYSTEM, Clock
+from cli.records.clients.producer import Delivered, Outgoing, Producer, SendError
+from cli.records.clients.records_api import RecordsApi
 from cli.records.throttle import Throttle
 from cli.records.verifiable_producer import command_parser
 

@@ -22,7 +22,7 @@ from jepsen.records.requests import (
     list_end,
     produce,
 )
-from wire.batch import iterate_batches
+from wire.batches.batch import iterate_batches
 from wire.errors import CorruptBatchError, ErrorCode
 
 METADATA_TIMEOUT_S: Final = 1.5

@@ -21,7 +21,7 @@ from jepsen.records.brokers import NO_LEADER, Brokers, PartitionView, Row
 from jepsen.records.payload import value_of
 from jepsen.records.producer import Acknowledged, GivenUp, Producer
 from jepsen.records.requests import TopicPartition, create_logs
-from wire.compression import Codec
+from wire.batches.compression import Codec
 
 TOPICS: Final = ("log-a", "log-b")
 PARTITIONS_PER_TOPIC: Final = 4

@@ -14,8 +14,8 @@ from jepsen.connections import CallError
 from jepsen.records.brokers import NO_LEADER, Brokers, PartitionView
 from jepsen.records.payload import content_of
 from jepsen.records.requests import TopicPartition
-from wire.batch import BatchHeader, RecordView, encode_records
-from wire.compression import Codec
+from wire.batches.batch import BatchHeader, RecordView, encode_records
+from wire.batches.compression import Codec
 from wire.errors import ErrorCode
 from wire.types import LeaderEpoch, Offset
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from typing_extensions import override
 
 from jepsen.clients import CREATE_TOPICS, METADATA, SERVER_TIMEOUT
-from wire.codec import newest
+from wire.messages.codec import newest
 
 PRODUCE: Final = 0
 FETCH: Final = 1

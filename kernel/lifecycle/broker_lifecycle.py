@@ -35,10 +35,10 @@ from network.timers import (
     REGISTRATION_TIMEOUT,
     SHUTDOWN_CHECK,
 )
-from wire import codec
 from wire.api_keys import API_VERSIONS, BROKER_HEARTBEAT, BROKER_REGISTRATION
-from wire.codec import Entity
 from wire.errors import ErrorCode
+from wire.messages import codec
+from wire.messages.codec import Entity
 from wire.types import DirectoryId
 
 if TYPE_CHECKING:

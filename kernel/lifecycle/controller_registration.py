@@ -16,10 +16,10 @@ from metadata.image import Image
 from network.clock import Clock
 from network.peers import Failure
 from network.timers import REGISTRATION
-from wire import codec
 from wire.api_keys import CONTROLLER_REGISTRATION
-from wire.codec import Entity
 from wire.errors import ErrorCode
+from wire.messages import codec
+from wire.messages.codec import Entity
 
 if TYPE_CHECKING:
     from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse

@@ -23,10 +23,10 @@ from network.clock import Clock
 from network.peers import Failure
 from network.timers import ISR_EXPANSION, NEVER_MS
 from quorum_controller.bodies import to_bytes
-from wire import codec
 from wire.api_keys import ALTER_PARTITION
-from wire.codec import Entity
 from wire.errors import ErrorCode
+from wire.messages import codec
+from wire.messages.codec import Entity
 from wire.types import NodeId, TopicId, TopicIdPartition
 
 if TYPE_CHECKING:

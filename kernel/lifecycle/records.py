@@ -24,7 +24,7 @@ from metadata.image import EMPTY, Image
 from network.clock import Clock
 from network.peers import Channel, Failure
 from network.timers import RECORDS_STOP
-from wire.codec import Entity
+from wire.messages.codec import Entity
 from wire.types import BrokerEpoch
 
 STOP_MS_MAX: Final = 20_000

@@ -34,7 +34,7 @@ from storage.logs.flush_plan import FlushPlan
 from storage.logs.log import AppendInfo
 from storage.logs.log import Log as StoredLog
 from storage.space_reserve import SpaceReserve
-from wire.batch import encode_batch, encode_control_batch
+from wire.batches.batch import encode_batch, encode_control_batch
 from wire.types import LeaderEpoch, Offset
 
 RETRY_MS: Final = 500

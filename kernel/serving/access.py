@@ -26,10 +26,10 @@ from quorum_controller.security.authorization import (
     cluster_error,
     is_allowed,
 )
-from wire import codec
 from wire.api_keys import DESCRIBE_TOPIC_PARTITIONS
-from wire.codec import Entity
 from wire.errors import ErrorCode, RemoteProtocolError
+from wire.messages import codec
+from wire.messages.codec import Entity
 from wire.primitives import read_unsigned_varint, skip_tagged_fields
 
 if TYPE_CHECKING:

@@ -23,11 +23,11 @@ from metadata.image import Image
 from metadata.topic_names import illegal_topic_name
 from network.answers import Encoded
 from network.connections import Answered
-from wire import codec
 from wire.api_keys import CREATE_TOPICS
-from wire.codec import Entity
-from wire.connection import Request
+from wire.connections.connection import Request
 from wire.errors import ErrorCode
+from wire.messages import codec
+from wire.messages.codec import Entity
 
 if TYPE_CHECKING:
     from kio.schema.metadata.v13.request import MetadataRequest

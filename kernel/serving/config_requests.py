@@ -18,11 +18,11 @@ from quorum_controller.configs.alter_configs import (
     incremental_alter_configs_response,
 )
 from quorum_controller.configs.broker_config_rules import broker_refusals
-from wire import codec
 from wire.api_keys import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
-from wire.codec import Entity
-from wire.connection import Request
+from wire.connections.connection import Request
 from wire.errors import ApiError, ErrorCode, RemoteProtocolError
+from wire.messages import codec
+from wire.messages.codec import Entity
 
 if TYPE_CHECKING:
     from kio.schema.alter_configs.v2.request import AlterConfigsResource

@@ -17,7 +17,7 @@ from quorum_controller.queries import QUERIES
 from quorum_controller.query_context import QueryContext
 from quorum_controller.result import RequestContext
 from quorum_controller.security.authorization import Caller
-from wire.codec import Entity
+from wire.messages.codec import Entity
 
 
 class ControllerRequests:

@@ -41,7 +41,7 @@ from quorum_controller.handlers import HANDLERS
 from quorum_controller.queries import QUERIES, OnBroker
 from quorum_controller.security.authorization import Caller, host_text
 from quorum_controller.security.delegation_tokens import NOT_ALLOWED
-from wire import api_keys, codec
+from wire import api_keys
 from wire.api_keys import (
     API_VERSIONS,
     CREATE_DELEGATION_TOKEN,
@@ -56,10 +56,11 @@ from wire.api_keys import (
     UPDATE_RAFT_VOTER,
 )
 from wire.api_table import Api, ListenerKind, api_versions_body, apis
-from wire.codec import Entity
-from wire.connection import Request, parse_request
+from wire.connections.connection import Request, parse_request
 from wire.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 from wire.ids import node_number
+from wire.messages import codec
+from wire.messages.codec import Entity
 from wire.types import NodeId, Rng
 
 if TYPE_CHECKING:

@@ -20,13 +20,13 @@ from network.timers import FORWARDING, NEVER_MS
 from quorum_controller.handlers import HANDLERS
 from quorum_controller.result import RequestContext
 from quorum_controller.security.authorization import ANONYMOUS, host_text
-from wire import codec
 from wire.api_keys import ENVELOPE
 from wire.api_table import SCHEMAS
-from wire.codec import Entity
-from wire.connection import Request
-from wire.conversion import default_entity
+from wire.connections.connection import Request
 from wire.errors import ApiError, ErrorCode
+from wire.messages import codec
+from wire.messages.codec import Entity
+from wire.messages.conversion import default_entity
 from wire.types import milliseconds
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from broker_publisher.local_changes import local_partitions
 from broker_publisher.log_dirs import LocalReplica, cordoned_log_dirs, described_log_dirs
 from metadata.image import Image
 from storage.vfs import Volume
-from wire.codec import Entity
+from wire.messages.codec import Entity
 from wire.types import DirectoryId, NodeId, TopicIdPartition
 
 if TYPE_CHECKING:

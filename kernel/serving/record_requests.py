@@ -12,12 +12,13 @@ from uuid import UUID
 
 from metadata.image import Image
 from network.answers import NoResponse
-from wire import api_keys, codec
+from wire import api_keys
 from wire.api_keys import FETCH, FIND_COORDINATOR, LIST_OFFSETS, PRODUCE
-from wire.codec import Entity
-from wire.connection import Request
-from wire.conversion import default_of
+from wire.connections.connection import Request
 from wire.errors import ErrorCode
+from wire.messages import codec
+from wire.messages.codec import Entity
+from wire.messages.conversion import default_of
 from wire.types import TopicId
 
 RECORD_REQUESTS: Final = frozenset({PRODUCE, FETCH, LIST_OFFSETS, FIND_COORDINATOR})

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pipeline.core.reading.options import Options
 from pipeline.core.reading.reader import Piece, read_splits
 from pipeline.core.records.schema import schema_of
-from wire.batch import HEADER_BYTES
+from wire.batches.batch import HEADER_BYTES
 
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]

@@ -15,8 +15,8 @@ from quorum_controller.bodies import (
 from quorum_controller.handler_result import HandlerResult
 from quorum_controller.result import Draft
 from quorum_controller.services import Services
-from wire.codec import Entity
 from wire.errors import ApiError, ErrorCode
+from wire.messages.codec import Entity
 from wire.types import NodeId
 
 

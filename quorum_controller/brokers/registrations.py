@@ -51,8 +51,8 @@ from quorum_controller.partitions.partition_change import Target, change_record
 from quorum_controller.partitions.partition_index import Electorate, PartitionIndex
 from quorum_controller.result import RECORDS_PER_SLICE_MAX, Draft
 from quorum_controller.services import Services
-from wire.codec import Entity
 from wire.errors import ApiError, ErrorCode
+from wire.messages.codec import Entity
 from wire.types import BrokerEpoch, DirectoryId, NodeId, Offset
 
 _SECURITY_PROTOCOLS: Final = range(4)  # PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL

@@ -43,10 +43,10 @@ from quorum_controller.result import RECORDS_PER_BATCH_MAX, Draft
 from quorum_controller.security.authorization import Operation, config_error
 from quorum_controller.services import Services
 from quorum_controller.topics.topics import RECORDS_EXCEEDED
-from wire import codec
 from wire.api_keys import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
-from wire.codec import Entity, Schema
 from wire.errors import ApiError, ErrorCode
+from wire.messages import codec
+from wire.messages.codec import Entity, Schema
 from wire.types import NodeId
 
 if TYPE_CHECKING:

@@ -33,10 +33,10 @@ from quorum_controller.bodies import NO_TIME
 from quorum_controller.configs.alter_configs import NODE_ID_MAX
 from quorum_controller.query_context import QueryContext
 from quorum_controller.security.authorization import Operation, config_error
-from wire import codec
 from wire.api_keys import DESCRIBE_CONFIGS, LIST_CONFIG_RESOURCES
-from wire.codec import Entity
 from wire.errors import ApiError, ErrorCode
+from wire.messages import codec
+from wire.messages.codec import Entity
 
 if TYPE_CHECKING:
     from kio.schema.describe_configs.v4.request import DescribeConfigsRequest

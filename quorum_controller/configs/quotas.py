@@ -19,10 +19,10 @@ from quorum_controller.query_context import QueryContext
 from quorum_controller.result import RECORDS_PER_BATCH_MAX, Draft
 from quorum_controller.services import Services
 from quorum_controller.topics.topics import RECORDS_EXCEEDED
-from wire import codec
 from wire.api_keys import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
-from wire.codec import Entity
 from wire.errors import ApiError, ErrorCode
+from wire.messages import codec
+from wire.messages.codec import Entity
 
 if TYPE_CHECKING:
     from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntryData

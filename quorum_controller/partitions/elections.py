@@ -22,10 +22,10 @@ from quorum_controller.partitions.partition_index import Electorate, PartitionIn
 from quorum_controller.result import RECORDS_PER_BATCH_MAX, RECORDS_PER_SLICE_MAX, Draft
 from quorum_controller.services import Services
 from quorum_controller.topics.topics import RECORDS_EXCEEDED
-from wire import codec
 from wire.api_keys import ELECT_LEADERS
-from wire.codec import Entity
 from wire.errors import ApiError, ErrorCode
+from wire.messages import codec
+from wire.messages.codec import Entity
 from wire.types import TopicIdPartition
 
 if TYPE_CHECKING:

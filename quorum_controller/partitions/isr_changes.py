@@ -16,10 +16,10 @@ from quorum_controller.handler_result import HandlerResult
 from quorum_controller.partitions.partition_change import Target, change_record
 from quorum_controller.result import Draft
 from quorum_controller.services import Services
-from wire import codec
 from wire.api_keys import ALTER_PARTITION
-from wire.codec import Entity
 from wire.errors import ApiError, ErrorCode
+from wire.messages import codec
+from wire.messages.codec import Entity
 from wire.types import BrokerEpoch, LeaderEpoch, NodeId, PartitionEpoch, TopicId
 
 if TYPE_CHECKING:

@@ -24,10 +24,10 @@ from quorum_controller.query_context import QueryContext
 from quorum_controller.result import RECORDS_PER_BATCH_MAX, Draft
 from quorum_controller.services import Services
 from quorum_controller.topics.topics import RECORDS_EXCEEDED, manual_assignment_error
-from wire import codec
 from wire.api_keys import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
-from wire.codec import Entity
 from wire.errors import ApiError, ErrorCode
+from wire.messages import codec
+from wire.messages.codec import Entity
 from wire.types import NodeId, TopicIdPartition
 
 if TYPE_CHECKING:

@@ -28,10 +28,10 @@ from quorum_controller.security.authorization import (
 )
 from quorum_controller.services import Services
 from quorum_controller.topics.topics import RECORDS_EXCEEDED
-from wire import codec
 from wire.api_keys import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
-from wire.codec import Entity
 from wire.errors import ApiError, ErrorCode
+from wire.messages import codec
+from wire.messages.codec import Entity
 
 if TYPE_CHECKING:
     from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest

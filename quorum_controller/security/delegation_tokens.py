@@ -29,15 +29,15 @@ from quorum_controller.security.authorization import (
     is_allowed,
 )
 from quorum_controller.services import Services
-from wire import codec
 from wire.api_keys import (
     CREATE_DELEGATION_TOKEN,
     DESCRIBE_DELEGATION_TOKEN,
     EXPIRE_DELEGATION_TOKEN,
     RENEW_DELEGATION_TOKEN,
 )
-from wire.codec import Entity
 from wire.errors import ApiError, ErrorCode
+from wire.messages import codec
+from wire.messages.codec import Entity
 from wire.types import milliseconds
 
 if TYPE_CHECKING:

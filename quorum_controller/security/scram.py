@@ -17,10 +17,10 @@ from quorum_controller.handler_result import HandlerResult
 from quorum_controller.query_context import QueryContext
 from quorum_controller.result import Draft
 from quorum_controller.services import Services
-from wire import codec
 from wire.api_keys import ALTER_USER_SCRAM_CREDENTIALS, DESCRIBE_USER_SCRAM_CREDENTIALS
-from wire.codec import Entity
 from wire.errors import ApiError, ErrorCode
+from wire.messages import codec
+from wire.messages.codec import Entity
 
 if TYPE_CHECKING:
     from kio.schema.alter_user_scram_credentials.v0.request import (

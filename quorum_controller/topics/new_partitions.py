@@ -24,10 +24,10 @@ from quorum_controller.topics.topics import (
     emit_partitions,
     manual_assignment_error,
 )
-from wire import codec
 from wire.api_keys import CREATE_PARTITIONS
-from wire.codec import Entity
 from wire.errors import ApiError, ErrorCode
+from wire.messages import codec
+from wire.messages.codec import Entity
 from wire.types import NodeId
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from node.properties import PropertiesError, format_properties, parse_properties
+from node.configs.properties import PropertiesError, format_properties, parse_properties
 from scripts.launcher.refusal import RefusalError, UsageError
 
 HOST = "127.0.0.1"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from metadata.loader import CommittedBatch, committed_batches
-from wire.batch import HEADER_BYTES
+from wire.batches.batch import HEADER_BYTES
 
 BATCHES_MAX: Final = 20_000
 _LENGTH: Final = struct.Struct(">i")

@@ -12,8 +12,8 @@ from metadata.image import Broker, Image
 from metadata.loader import Loader, committed_batches
 from simulator.checks.committed_writes import CommittedWrites
 from simulator.checks.log_mirror import Entry
-from wire.batch import CONTROL_BIT, iterate_batches
-from wire.control_records import ControlType, control_type
+from wire.batches.batch import CONTROL_BIT, iterate_batches
+from wire.batches.control_records import ControlType, control_type
 from wire.types import NodeId
 
 IMAGES_KEPT: Final = 400

@@ -6,7 +6,7 @@ import msgspec
 
 from simulator.cluster.machine import DATA
 from simulator.cluster.memory_vfs import MemoryVfs
-from wire.batch import iterate_batches
+from wire.batches.batch import iterate_batches
 
 OVERHEAD_BYTES: Final = 12
 

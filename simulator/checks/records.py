@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from metadata.image import Image
-from replication.isr import Isr, maximal_isr
-from replication.leadership import Leadership
+from replication.leader.isr import Isr, maximal_isr
+from replication.leader.leadership import Leadership
 from replication.partition import Following, Partition
 from simulator.checks.record_logs import StoredBatch, stored_batches
 from simulator.checks.violation import Violation

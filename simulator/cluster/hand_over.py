@@ -17,11 +17,11 @@ from typing_extensions import override
 from network.peers import RESPONSE_BYTES_MAX
 from wire.api_keys import API_VERSIONS, FETCH
 from wire.api_table import Api
-from wire.client_connection import ClientConnection, Pending, Response
-from wire.codec import Body
-from wire.connection import Request, ServerConnection
-from wire.fetch_messages import FetchRequest, FetchResponse
-from wire.framing import LENGTH_BYTES
+from wire.connections.client_connection import ClientConnection, Pending, Response
+from wire.connections.connection import Request, ServerConnection
+from wire.connections.framing import LENGTH_BYTES
+from wire.messages.codec import Body
+from wire.messages.fetch_messages import FetchRequest, FetchResponse
 from wire.types import CorrelationId
 
 _REQUEST: Final = struct.Struct(">ihhiq")

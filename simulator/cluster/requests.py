@@ -5,8 +5,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from wire import codec
 from wire.errors import ErrorCode
+from wire.messages import codec
 
 METADATA: Final = 3
 CREATE_TOPICS: Final = 19

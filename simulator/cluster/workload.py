@@ -21,7 +21,7 @@ from simulator.cluster.requests import (
     request_of,
 )
 from simulator.cluster.scheduler import Scheduler
-from wire.client_connection import ClientConnection
+from wire.connections.client_connection import ClientConnection
 from wire.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 
 REQUEST_US: Final = 5_000_000

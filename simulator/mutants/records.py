@@ -6,8 +6,9 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from broker.front import Front
-from replication import isr, reading
-from replication.leadership import Leadership
+from replication import reading
+from replication.leader import isr
+from replication.leader.leadership import Leadership
 from replication.log_offsets import LogOffsetMetadata
 from simulator.campaign.draw import Options
 from simulator.mutants.registry import Mutant, Patches

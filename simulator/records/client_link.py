@@ -5,7 +5,7 @@ from typing import Any
 
 from simulator.cluster.network import Network, Pipe
 from simulator.cluster.scheduler import Scheduler
-from wire.client_connection import ClientConnection
+from wire.connections.client_connection import ClientConnection
 from wire.errors import LocalProtocolError, RemoteProtocolError
 
 Answered = Callable[[Any], None]

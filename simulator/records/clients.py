@@ -18,7 +18,7 @@ from simulator.records import requests
 from simulator.records.client_link import Answered, ClientLink
 from simulator.records.requests import Producer
 from wire.api_keys import FETCH, INIT_PRODUCER_ID, PRODUCE
-from wire.batch import iterate_batches
+from wire.batches.batch import iterate_batches
 from wire.errors import ErrorCode
 
 REQUEST_US: Final = 4_000_000

@@ -1,6 +1,6 @@
 """The port between the two values of a simulated node: messages late, in order, each way.
 
-What each effect of one is to the other is as in the asyncio drivers (node/bridge.py).
+What each effect of one is to the other is as in the asyncio drivers (node/records/bridge.py).
 """
 
 from collections.abc import Callable, Mapping

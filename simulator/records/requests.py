@@ -6,9 +6,9 @@ from datetime import timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from wire import codec
 from wire.api_keys import FETCH, INIT_PRODUCER_ID, PRODUCE
-from wire.batch import BatchHeader, RecordView, encode_records
+from wire.batches.batch import BatchHeader, RecordView, encode_records
+from wire.messages import codec
 from wire.types import LeaderEpoch, Offset
 
 METADATA: Final = 3

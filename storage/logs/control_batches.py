@@ -10,7 +10,7 @@ from typing import Final
 
 from storage.segments.segment import segment_base_offset
 from storage.vfs import Vfs, join
-from wire.batch import (
+from wire.batches.batch import (
     CONTROL_BIT,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,

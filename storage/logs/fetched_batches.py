@@ -7,7 +7,7 @@ import crc32c
 
 from storage.logs.recovery import BatchRules
 from storage.segments.rolling import RELATIVE_OFFSET_MAX
-from wire.batch import CRC_START, BatchFrame, iterate_frames
+from wire.batches.batch import CRC_START, BatchFrame, iterate_frames
 from wire.errors import CorruptBatchError
 
 

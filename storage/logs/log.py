@@ -21,7 +21,7 @@ from storage.segments.read_check import first_damage
 from storage.segments.rolling import AppendExtent, roll_reason
 from storage.segments.segment import Segment
 from storage.vfs import Vfs, VfsFile, parent
-from wire.batch import BatchFrame, iterate_frames
+from wire.batches.batch import BatchFrame, iterate_frames
 from wire.types import Rng
 
 __all__ = ["AppendInfo", "FlushPlan", "Log", "LogConfig"]

@@ -15,7 +15,7 @@ from typing import Final
 import crc32c
 import msgspec
 
-from wire.batch import (
+from wire.batches.batch import (
     CRC_START,
     LOG_APPEND_TIME_BIT,
     MAGIC,
@@ -26,7 +26,7 @@ from wire.batch import (
     iterate_batches,
     parse_batch_header,
 )
-from wire.compression import Codec
+from wire.batches.compression import Codec
 from wire.errors import CorruptBatchError, ErrorCode
 from wire.types import Offset
 

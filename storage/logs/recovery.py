@@ -7,9 +7,9 @@ import msgspec
 
 from storage.segments.segment_indexes import SegmentIndexes
 from storage.vfs import VfsFile
-from wire.batch import CRC_START, HEADER_BYTES, iterate_frames, parse_batch_header
+from wire.batches.batch import CRC_START, HEADER_BYTES, iterate_frames, parse_batch_header
+from wire.batches.old_messages import HOP_BYTES, is_old_message, old_message_bytes
 from wire.errors import CorruptBatchError
-from wire.old_messages import HOP_BYTES, is_old_message, old_message_bytes
 
 _WINDOW_BYTES = 1 << 20
 assert _WINDOW_BYTES >= HEADER_BYTES, "a window holds the header of the batch that it cuts"

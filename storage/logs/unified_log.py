@@ -42,7 +42,7 @@ from storage.segments.timestamp_lookup import (
 )
 from storage.segments.transaction_index import AbortedTransaction
 from storage.vfs import Vfs
-from wire.batch import Batch, BatchFrame, iterate_batches
+from wire.batches.batch import Batch, BatchFrame, iterate_batches
 from wire.errors import ErrorCode
 
 NO_TIMESTAMP_MS: Final = -1

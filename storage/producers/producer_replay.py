@@ -10,8 +10,8 @@ from storage.producers.producer_state import (
     ProducerAppend,
     ProducerStates,
 )
-from wire.batch import Batch
-from wire.control_records import ControlType, control_type, decode_coordinator_epoch
+from wire.batches.batch import Batch
+from wire.batches.control_records import ControlType, control_type, decode_coordinator_epoch
 
 _ENDS = (ControlType.ABORT, ControlType.COMMIT)
 

@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from storage.producers.producer_snapshot import ProducerSnapshotEntry
-from wire.batch import BatchHeader
+from wire.batches.batch import BatchHeader
 from wire.errors import ErrorCode
 from wire.types import Offset
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import crc32c
 
-from wire.batch import CRC_START, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, why_no_batch
+from wire.batches.batch import CRC_START, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, why_no_batch
 
 _unpack_begin: Final = struct.Struct(">qiibIhi").unpack_from  # base offset to last offset delta
 _checksum: Final = crc32c.crc32c

@@ -18,7 +18,7 @@ from storage.segments.index import (
 from storage.segments.rolling import RELATIVE_OFFSET_MAX, SegmentFill
 from storage.segments.segment_indexes import SegmentIndexes
 from storage.vfs import Vfs, VfsFile, join
-from wire.batch import (
+from wire.batches.batch import (
     HEADER_BYTES,
     BatchFrame,
     BatchHeader,

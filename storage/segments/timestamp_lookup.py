@@ -10,7 +10,7 @@ import msgspec
 
 from storage.errors import CorruptLogError
 from storage.segments.segment import Segment
-from wire.batch import BatchHeader, RecordView, iterate_batches
+from wire.batches.batch import BatchHeader, RecordView, iterate_batches
 from wire.errors import CorruptBatchError
 
 

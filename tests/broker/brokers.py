@@ -18,8 +18,8 @@ from broker.events import (
 from simulator.cluster.memory_vfs import MemoryVfs
 from tests.broker.fronts import LISTENER, content
 from tests.broker.metadata_log import D1, MetadataLog
-from wire import codec
-from wire.codec import Entity
+from wire.messages import codec
+from wire.messages.codec import Entity
 from wire.types import BrokerEpoch, NodeId
 
 LOG_DIR = "/log"

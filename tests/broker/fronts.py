@@ -10,9 +10,9 @@ from broker.front import Front
 from network.clock import Clock, Now
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.segments.file_slice import FileSlice
-from wire import codec
 from wire.api_keys import API_VERSIONS, FETCH, INIT_PRODUCER_ID, LIST_OFFSETS, PRODUCE
-from wire.framing import frame
+from wire.connections.framing import frame
+from wire.messages import codec
 
 LISTENER = "PLAINTEXT"
 QUEUED_BYTES_MAX = 1_000

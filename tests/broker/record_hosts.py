@@ -11,7 +11,7 @@ from broker.services import Disk, Services
 from metadata.features import METADATA_VERSION_MAX
 from metadata.records import FeatureLevelRecord
 from network.clock import Clock, Now
-from replication.leadership import LocalBroker
+from replication.leader.leadership import LocalBroker
 from simulator.cluster.memory_vfs import MemoryVfs
 from tests.broker.metadata_log import D1, D2, A, MetadataLog
 from tests.storage.test_unified_log import produced

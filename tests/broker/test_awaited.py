@@ -4,8 +4,8 @@ import pytest
 
 from broker.awaited import Asks, Work
 from broker.effects import Ask, Effect, Lane, RunWork
-from wire import codec
 from wire.api_keys import ALLOCATE_PRODUCER_IDS
+from wire.messages import codec
 
 
 def test_the_end_of_a_work_reaches_who_gave_it() -> None:

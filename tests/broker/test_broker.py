@@ -45,7 +45,6 @@ from tests.broker.brokers import EPOCH, LOG_DIR, Driven, response
 from tests.broker.fronts import LISTENER, api_versions
 from tests.broker.metadata_log import A
 from tests.storage.test_unified_log import produced, replicated
-from wire import codec
 from wire.api_keys import (
     ALLOCATE_PRODUCER_IDS,
     ALTER_PARTITION,
@@ -58,9 +57,10 @@ from wire.api_keys import (
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
 )
-from wire.batch import encode_batch
+from wire.batches.batch import encode_batch
+from wire.connections.framing import frame
 from wire.errors import ErrorCode
-from wire.framing import frame
+from wire.messages import codec
 from wire.types import BrokerEpoch, NodeId
 
 OPENED = ConnectionOpened(1, LISTENER, "127.0.0.1")

@@ -7,10 +7,10 @@ import pytest
 from broker.call import Call
 from broker.effects import Part
 from quorum_controller.security.authorization import Caller
-from wire import codec
 from wire.api_keys import API_VERSIONS, LIST_OFFSETS
+from wire.connections.headers import RequestHeader
 from wire.errors import RemoteProtocolError
-from wire.headers import RequestHeader
+from wire.messages import codec
 
 Sent = tuple[tuple[Part, ...] | None, str | None]
 

@@ -11,9 +11,9 @@ from metadata.records import FeatureLevelRecord
 from quorum_controller.bodies import NO_TIME
 from tests.broker.metadata_log import D1, D2, A, B, MetadataLog
 from tests.broker.record_hosts import registered
-from wire import codec
 from wire.api_keys import ASSIGN_REPLICAS_TO_DIRS
 from wire.errors import ErrorCode
+from wire.messages import codec
 
 
 def image(level: int | None = None, partitions: int = 3) -> Image:

@@ -22,10 +22,10 @@ from tests.broker.test_replication import (
     fetch,
     produce,
 )
-from wire import codec
 from wire.api_keys import FETCH, PRODUCE
+from wire.connections.framing import FrameReader, frame
 from wire.errors import ErrorCode
-from wire.framing import FrameReader, frame
+from wire.messages import codec
 
 NONE, STORAGE_ERROR = ErrorCode.none, ErrorCode.kafka_storage_error
 WAITING = {"min_bytes": 10_000, "max_wait": timedelta(seconds=9)}

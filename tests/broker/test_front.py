@@ -22,7 +22,7 @@ from tests.broker.fronts import (
     request,
 )
 from wire.api_keys import INIT_PRODUCER_ID, LIST_OFFSETS, METADATA, PRODUCE
-from wire.framing import FrameReader, frame
+from wire.connections.framing import FrameReader, frame
 
 NO_ID: Final = b"\0\0\0\0\0"
 """Header of a flexible response to the correlation id 0."""

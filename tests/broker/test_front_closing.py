@@ -25,8 +25,8 @@ from tests.broker.fronts import (
     produce,
 )
 from wire.api_keys import LIST_OFFSETS
+from wire.connections.framing import frame
 from wire.errors import RemoteProtocolError
-from wire.framing import frame
 
 
 def closed_for(reason: str) -> list[Effect]:

@@ -15,8 +15,8 @@ from tests.broker.fronts import (
     request,
 )
 from wire.api_keys import FETCH, PRODUCE
-from wire.connection import IN_FLIGHT_MAX
-from wire.framing import frame
+from wire.connections.connection import IN_FLIGHT_MAX
+from wire.connections.framing import frame
 
 # ---- unanswered requests ---------------------------------------------------------------------
 

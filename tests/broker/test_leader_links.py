@@ -9,14 +9,14 @@ from metadata.image import Broker, RegisteredEndpoint
 from network.clock import Clock, Now
 from network.effects import ClosePeer, ConnectPeer, Log, SendPeerBytes
 from replication.counters import Counters
-from replication.fetcher import FetcherConfig, FollowerBroker
-from replication.fetchers import Fetchers
+from replication.follower.fetcher import FetcherConfig, FollowerBroker
+from replication.follower.fetchers import Fetchers
 from tests.replication.fetching import BACKOFF_MS, NAME, Leader, Pair, key
 from tests.replication.partitions import WALL_MS
-from tests.wire.test_follower_connection import versions_bytes
+from tests.wire.connections.test_follower_connection import versions_bytes
 from wire.api_keys import API_VERSIONS
-from wire.codec import split_request
-from wire.framing import FrameReader, frame
+from wire.connections.framing import FrameReader, frame
+from wire.messages.codec import split_request
 
 TIMEOUT_MS = 30_000
 

@@ -6,7 +6,7 @@ from broker.config import UpkeepConfig
 from broker.effects import DirectoryFailed, Lane, Ready
 from metadata.image import NO_LEADER
 from metadata.records import BrokerRegistrationChangeRecord
-from replication.leadership import Leadership
+from replication.leader.leadership import Leadership
 from replication.partition import Following, Offline
 from storage.log_dir.partition_directories import create_partition_directory
 from storage.log_dir.partition_metadata import read_partition_metadata

@@ -4,7 +4,7 @@ import errno
 
 from broker.config import UpkeepConfig
 from broker.effects import DirectoryFailed, Ready, Stopped
-from replication.leadership import Changed
+from replication.leader.leadership import Changed
 from replication.partition import Offline
 from tests.broker.metadata_log import D1, D2, A, B
 from tests.broker.record_hosts import Host, registered, with_topics

@@ -35,13 +35,13 @@ from replication.replica_manager import WAIT_MS_MAX
 from tests.broker.brokers import Driven, response
 from tests.broker.fronts import LISTENER, content
 from tests.broker.metadata_log import D1, A, MetadataLog
-from wire import codec
 from wire.api_keys import ALTER_PARTITION, DELETE_RECORDS, FETCH, PRODUCE
 from wire.api_table import ListenerKind, api_versions_body, apis
-from wire.batch import encode_batch
-from wire.connection import ServerConnection
+from wire.batches.batch import encode_batch
+from wire.connections.connection import ServerConnection
+from wire.connections.framing import FrameReader
 from wire.errors import ErrorCode
-from wire.framing import FrameReader
+from wire.messages import codec
 from wire.types import BrokerEpoch, NodeId
 
 FOLLOWER, CLIENT = 100, 1

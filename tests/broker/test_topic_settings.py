@@ -8,7 +8,7 @@ from metadata.image import CONFIG_TOPIC
 from storage.logs.log_directory import TopicSettings
 from storage.logs.log_validator import AppendRules, TimestampType
 from tests.broker.metadata_log import B, MetadataLog
-from wire.compression import Codec
+from wire.batches.compression import Codec
 
 FIELDS = {
     "segment.bytes": ("1048577", lambda log, _: log.log.segment_bytes, 1048577),

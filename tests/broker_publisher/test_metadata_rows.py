@@ -13,7 +13,7 @@ from metadata.delta import delta_between
 from metadata.image import EMPTY, Broker, Image, Partition, Provenance, Topic
 from tests.broker_publisher.builders import broker, directory, image, partition, topic
 from wire.api_keys import METADATA
-from wire.codec import encode_response, newest
+from wire.messages.codec import encode_response, newest
 from wire.types import LeaderEpoch, Offset
 
 NAMES = ("a", "b.c", "__consumer_offsets", "d" * 130)

@@ -23,8 +23,8 @@ from tests.broker_publisher.builders import (
     partition,
     topic,
 )
-from wire.codec import encode_response, newest
 from wire.errors import ErrorCode
+from wire.messages.codec import encode_response, newest
 
 CONTEXT = ResponseContext(cluster_id="cluster-of-22-letters.", listener=LISTENER, controller_id=2)
 ORDERS = topic(1, "orders", partition(1, 2, 3), partition(2, 3, 1, leader_epoch=4))

@@ -30,8 +30,8 @@ from tests.cli.golden import Recorded, Verdict, outputs
 from tests.cli.recorded_cluster import states
 from tests.metadata.golden_logs import checkpoints, log_batches, log_bytes
 from tests.quorum_controller.recorded_pairs import pairs
-from wire import codec
-from wire.batch import iterate_batches
+from wire.batches.batch import iterate_batches
+from wire.messages import codec
 
 DESCRIBE_QUORUM, ADD_VOTER = 55, 80
 PROPERTIES = Path(__file__).resolve().parent.parent / "golden" / "node" / "server_properties.jsonl"

@@ -45,8 +45,8 @@ from quorum_controller.result import ControllerRequest, RequestContext
 from quorum_controller.security.authorization import AccessRules
 from storage.vfs import Volume
 from tests.metadata.golden_logs import log_batches
-from wire import codec
 from wire.api_table import ListenerKind, api_versions_body, apis
+from wire.messages import codec
 from wire.types import NodeId
 
 DESCRIBE_LOG_DIRS = 35

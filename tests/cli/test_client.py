@@ -9,9 +9,9 @@ import pytest
 from cli.client import Client
 from cli.connect import Cluster, ClusterError
 from wire.api_table import ListenerKind, api_versions_body, apis
-from wire.codec import default_request, newest
-from wire.connection import ServerConnection
-from wire.conversion import default_entity
+from wire.connections.connection import ServerConnection
+from wire.messages.codec import default_request, newest
+from wire.messages.conversion import default_entity
 
 METADATA = 3
 CREATE_TOPICS = 19

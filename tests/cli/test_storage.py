@@ -11,7 +11,7 @@ from cli.release_versions import new_cluster_levels
 from kernel.formatting import FormatRequest
 from metadata.records import FeatureLevelRecord
 from metadata.snapshot import decode_snapshot
-from node.config import read_config
+from node.configs.config import read_config
 from tests.cli.golden import outputs
 
 CLUSTER = "Z29sZGVuLXNoYXJlZC0wMQ"

@@ -15,7 +15,7 @@ from simulator.cluster.memory_vfs import MemoryVfs
 from storage.log_dir.partition_directories import open_metadata_log
 from storage.logs.log import Log, LogConfig
 from tests.fuzz.engine import Target
-from wire.batch import (
+from wire.batches.batch import (
     Batch,
     BatchHeader,
     RecordView,
@@ -25,8 +25,8 @@ from wire.batch import (
     iterate_batches,
     parse_batch_header,
 )
-from wire.compression import Codec, compress, decompress
-from wire.control_records import ControlType, control_type, decode_control_value
+from wire.batches.compression import Codec, compress, decompress
+from wire.batches.control_records import ControlType, control_type, decode_control_value
 from wire.errors import CorruptBatchError
 
 GOLDEN = Path(__file__).parent.parent / "golden"

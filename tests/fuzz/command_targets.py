@@ -48,11 +48,11 @@ from tests.fuzz.engine import Target
 from tests.fuzz.entities import body_bytes
 from tests.fuzz.wire_targets import golden_responses
 from wire.api_table import ListenerKind, api_versions_body
-from wire.batch import encode_batch
-from wire.client_connection import ClientConnection, Response
-from wire.codec import default_request, encode_response, entity_class, read_response
+from wire.batches.batch import encode_batch
+from wire.connections.client_connection import ClientConnection, Response
+from wire.connections.framing import frame
 from wire.errors import CorruptBatchError, ErrorCode, LocalProtocolError, RemoteProtocolError
-from wire.framing import frame
+from wire.messages.codec import default_request, encode_response, entity_class, read_response
 
 COUNT = struct.Struct(">i")
 TOPIC_ID = "00000000-0000-4000-8000-000000000001"

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from cli.offline.dump_log import run
 from tests.fuzz.engine import Target
-from wire.batch import encode_control_batch
+from wire.batches.batch import encode_control_batch
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 BYTES_MAX = 6000

@@ -13,7 +13,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
-from wire.conversion import entity_of, field_types, is_array, is_nullable
+from wire.messages.conversion import entity_of, field_types, is_array, is_nullable
 
 TEXTS = (
     "",

@@ -19,9 +19,9 @@ from tests.fuzz.engine import Target
 from tests.fuzz.wire_targets import golden_requests, request_frame
 from tests.kernel.harness import World
 from wire.api_keys import ENVELOPE
-from wire.codec import encode_request, newest
+from wire.connections.framing import frame
 from wire.errors import RemoteProtocolError
-from wire.framing import frame
+from wire.messages.codec import encode_request, newest
 from wire.primitives import encode_unsigned_varint
 
 CASES_PER_NODE = 400

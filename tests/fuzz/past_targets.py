@@ -22,7 +22,7 @@ from storage.segments.segment import segment_name
 from tests.fuzz.batch_targets import _record_seeds as record_seeds
 from tests.fuzz.engine import Target
 from tests.fuzz.mutation import mutated
-from wire.batch import encode_batch, iterate_batches
+from wire.batches.batch import encode_batch, iterate_batches
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "cli" / "metadata-log" / "single-4.3.1" / "n1"
 READ_MAX = 1 << 14

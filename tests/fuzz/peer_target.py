@@ -19,9 +19,9 @@ from tests.fuzz.mutation import mutated
 from tests.fuzz.wire_targets import golden_responses
 from tests.kernel.harness import LATENCY_MS, Pipe, World
 from wire.api_table import ListenerKind, api_versions_body
-from wire.codec import encode_response, entity_class, has_flexible_response_header
-from wire.framing import FrameReader, frame
-from wire.headers import encode_response_header, parse_request_header
+from wire.connections.framing import FrameReader, frame
+from wire.connections.headers import encode_response_header, parse_request_header
+from wire.messages.codec import encode_response, entity_class, has_flexible_response_header
 
 API_VERSIONS = 18
 ANSWERS_PER_CASE = 4

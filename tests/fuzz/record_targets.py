@@ -22,14 +22,14 @@ from storage.logs.log_validator import (
 )
 from tests.fuzz.batch_targets import golden_batches
 from tests.fuzz.engine import Target
-from wire import replica_fetch
-from wire.batch import Batch, BatchHeader, RecordView, encode_records, iterate_batches
-from wire.body_walk import checked_body
-from wire.codec import split_request
-from wire.compression import Codec, compress
+from wire.batches.batch import Batch, BatchHeader, RecordView, encode_records, iterate_batches
+from wire.batches.compression import Codec, compress
+from wire.batches.legacy_batch import LegacyBatch, LegacyRecord, iterate_any
 from wire.errors import CorruptBatchError, RemoteProtocolError
-from wire.legacy_batch import LegacyBatch, LegacyRecord, iterate_any
-from wire.produce import VERSION_MAX, VERSION_MIN, ProduceRequest, decode_produce_request
+from wire.messages import replica_fetch
+from wire.messages.body_walk import checked_body
+from wire.messages.codec import split_request
+from wire.messages.produce import VERSION_MAX, VERSION_MIN, ProduceRequest, decode_produce_request
 from wire.types import Offset
 
 GOLDEN = Path(__file__).parent.parent / "golden"

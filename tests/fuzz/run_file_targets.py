@@ -40,7 +40,7 @@ from storage.log_dir.partition_directories import open_metadata_log
 from storage.logs.log import Log
 from tests.fuzz.batch_targets import CONFIG, GOLDEN, LOG
 from tests.fuzz.engine import Target
-from wire.batch import encode_batch, iterate_batches
+from wire.batches.batch import encode_batch, iterate_batches
 
 COUNT = struct.Struct(">i")
 OPTIONS = Options(duration_us=1_000_000, write_count=2, node_count=3)

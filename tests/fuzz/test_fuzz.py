@@ -24,7 +24,7 @@ from tests.fuzz.engine import (
 )
 from tests.fuzz.mutation import mutated
 from tests.fuzz.registry import all_targets
-from wire.codec import decode_request
+from wire.messages.codec import decode_request
 from wire.primitives import encode_unsigned_varint
 
 TARGETS = all_targets()

@@ -16,8 +16,8 @@ from inspection.parameters import LONG_MAX, Parameter, Place, read_parameters
 from inspection.problem import Problem
 from inspection.routes import ROUTES, STREAM_PARAMETERS
 from inspection.stream import start_offset
-from node.config import ConfigError, node_config
-from node.properties import PropertiesError, format_properties, parse_properties
+from node.configs.config import ConfigError, node_config
+from node.configs.properties import PropertiesError, format_properties, parse_properties
 from tests.fuzz.engine import Target
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -12,9 +12,19 @@ import msgspec
 from kernel.serving.dispatch import APIS
 from tests.fuzz.engine import Target
 from tests.fuzz.entities import body_bytes
-from wire import metadata_fetch
 from wire.api_table import SCHEMAS, ListenerKind
-from wire.codec import (
+from wire.connections.connection import Request, ServerConnection, parse_request
+from wire.connections.framing import FrameReader, frame
+from wire.connections.headers import (
+    RequestHeader,
+    encode_request_header,
+    encode_response_header,
+    parse_request_header,
+    parse_response_header,
+)
+from wire.errors import RemoteProtocolError
+from wire.messages import metadata_fetch
+from wire.messages.codec import (
     decode_request,
     decode_response,
     encode_request,
@@ -22,16 +32,6 @@ from wire.codec import (
     entity_class,
     is_flexible,
     read_response,
-)
-from wire.connection import Request, ServerConnection, parse_request
-from wire.errors import RemoteProtocolError
-from wire.framing import FrameReader, frame
-from wire.headers import (
-    RequestHeader,
-    encode_request_header,
-    encode_response_header,
-    parse_request_header,
-    parse_response_header,
 )
 from wire.primitives import (
     encode_unsigned_varint,

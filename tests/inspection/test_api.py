@@ -12,7 +12,8 @@ from inspection.routes import ROUTES
 from metadata.snapshot import encode_snapshot, snapshot_records
 from tests.inspection.conftest import Site, open_site, ready_world
 from tests.kernel.harness import World
-from wire import api_keys, codec
+from wire import api_keys
+from wire.messages import codec
 
 
 @pytest.fixture(scope="module")

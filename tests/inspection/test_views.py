@@ -18,7 +18,7 @@ from metadata.records import (
     UserScramCredentialRecord,
 )
 from metadata.schema import Record
-from wire.batch import encode_batch
+from wire.batches.batch import encode_batch
 from wire.types import Offset
 
 SECRET = "hunter2"

@@ -12,7 +12,7 @@ from typing import Final, Literal
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks import kafka_peer
+from benchmarks.clusters import kafka_peer
 from tests.interop.quorum import CONTROLLER_PORT_DISTANCE, free_base_port, wait_until
 
 ROOT: Final = Path(__file__).parents[2]

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks import kafka_peer
-from benchmarks.protocol import ProtocolError, leader_of
+from benchmarks.clusters import kafka_peer
+from benchmarks.clusters.protocol import ProtocolError, leader_of
 from tests.interop.quorum import free_base_port, wait_until
 
 ROOT = Path(__file__).parents[2]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks import kafka_peer
-from benchmarks.protocol import ProtocolError, leader_of
+from benchmarks.clusters import kafka_peer
+from benchmarks.clusters.protocol import ProtocolError, leader_of
 from tests.interop.quorum import Quorum, running, wait_until
 
 KAFKA_NODE = 3

@@ -10,7 +10,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from node.records_config import RACK_SELECTOR
+from node.configs.records_config import RACK_SELECTOR
 from tests.interop.quorum import free_base_port, wait_until
 from tests.interop.record_clients import SECONDS, ConfluentRecords, Record
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from benchmarks import kafka_peer
+from benchmarks.clusters import kafka_peer
 from tests.interop.mixed_cluster import MixedCluster, Software, complaints, mixed_cluster
 from tests.interop.quorum import Quorum, running, wait_until
 from tests.interop.record_clients import CODECS, AioRecords, ConfluentRecords, Record

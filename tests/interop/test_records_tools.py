@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks import kafka_peer
+from benchmarks.clusters import kafka_peer
 from tests.interop.quorum import free_base_port, wait_until
 
 pytestmark = pytest.mark.jvm

@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks import kafka_peer
+from benchmarks.clusters import kafka_peer
 from tests.interop.quorum import Quorum, running, wait_until
-from wire.batch import iterate_batches
+from wire.batches.batch import iterate_batches
 
 CREATES = 1000
 KILLS = 5

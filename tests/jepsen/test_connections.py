@@ -7,9 +7,9 @@ import pytest
 
 from jepsen.connections import Address, CallError, Connection
 from wire.api_table import ListenerKind, api_versions_body, apis
-from wire.codec import default_request, newest
-from wire.connection import ServerConnection
+from wire.connections.connection import ServerConnection
 from wire.errors import ErrorCode
+from wire.messages.codec import default_request, newest
 
 DESCRIBE_QUORUM = 55
 API_VERSIONS = 18

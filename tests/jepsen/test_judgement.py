@@ -14,7 +14,7 @@ from jepsen.history import JSONL_FILE, Recorder
 from jepsen.judgement import TEST_FILE
 from jepsen.logs import LOG_FOLDER
 from jepsen.report import PICTURE_FILE, RESULTS_FILE
-from wire.batch import encode_batch
+from wire.batches.batch import encode_batch
 
 ID = UUID("00000000-0000-4000-8000-000000000001")
 NOW_MS = 1_700_000_000_000

@@ -6,7 +6,7 @@ import pytest
 
 from jepsen.linearizability import Event
 from jepsen.logs import LOG_FOLDER, check_logs
-from wire.batch import encode_batch
+from wire.batches.batch import encode_batch
 
 ID = UUID(int=77 << 64 | 1)
 CREATED = Event(process=0, type="ok", f="create", value=["t", str(ID)])

@@ -15,8 +15,8 @@ from kernel.port import RecordsPort
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.errors import FsyncError, OutOfSpaceError
 from tests.kernel.deadlines import check_deadlines
-from wire import codec
-from wire.client_connection import ClientConnection
+from wire.connections.client_connection import ClientConnection
+from wire.messages import codec
 from wire.types import DirectoryId, Endpoint, NodeId
 
 LATENCY_MS = 1

@@ -3,7 +3,7 @@
 from kernel.config import WEEK_MS, BrokerConfig, MetadataLogConfig, QuorumConfig, TopicDefaults
 from metadata.config_schema import broker_config
 from network.connection_limits import ConnectionLimits
-from node.config_keys import NUMBERS
+from node.configs.config_keys import NUMBERS
 from quorum_controller.config import TokenSettings
 
 GROUPS = {

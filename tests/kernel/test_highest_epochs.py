@@ -14,7 +14,7 @@ from storage.log_dir.snapshot_files import snapshot_name
 from storage.logs.log import LogConfig
 from storage.vfs import join, write_file_atomically
 from tests.kernel.harness import World
-from wire.batch import encode_batch
+from wire.batches.batch import encode_batch
 from wire.types import EPOCH_MAX, LeaderEpoch, NodeId, Offset, OffsetAndEpoch
 
 FOLDER = "/data/__cluster_metadata-0"

@@ -7,9 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from tests.kernel.harness import CLUSTER_ID, World, create_topic_body
-from wire import codec
 from wire.api_keys import END_QUORUM_EPOCH
 from wire.errors import ErrorCode
+from wire.messages import codec
 from wire.types import Endpoint
 
 

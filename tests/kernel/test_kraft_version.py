@@ -45,7 +45,7 @@ from storage.segments.segment import segment_name
 from storage.vfs import join
 from tests.kernel.harness import CLUSTER_ID, World, config_of
 from tests.storage import golden
-from wire.batch import (
+from wire.batches.batch import (
     CONTROL_BIT,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,

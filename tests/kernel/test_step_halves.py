@@ -9,8 +9,8 @@ from kernel.events import BytesReceived
 from kernel.kernel import Kernel
 from kernel.lifecycle.folders import LINGER_MS_MAX
 from tests.kernel.harness import World, create_topic_body
-from wire import codec
-from wire.batch import iterate_batches
+from wire.batches.batch import iterate_batches
+from wire.messages import codec
 
 API_CREATE_TOPICS = 19
 

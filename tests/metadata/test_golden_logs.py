@@ -11,7 +11,7 @@ from metadata.invariants import violations
 from metadata.loader import Loader, image_of
 from metadata.snapshot import decode_snapshot, encode_snapshot, snapshot_records
 from tests.metadata.golden_logs import GOLDEN, SCENARIOS, checkpoints, log_batches, log_bytes
-from wire.batch import encode_batch, encode_control_batch, iterate_batches
+from wire.batches.batch import encode_batch, encode_control_batch, iterate_batches
 from wire.types import OffsetAndEpoch
 
 

@@ -8,7 +8,7 @@ from metadata.records import NoOpRecord
 from metadata.schema import MetadataRecordError
 from metadata.snapshot import encode_snapshot, snapshot_records
 from metadata.snapshot_decoder import SnapshotDecoder
-from wire.batch import encode_batch
+from wire.batches.batch import encode_batch
 from wire.types import LeaderEpoch, Offset
 
 

@@ -3,7 +3,7 @@
 import struct
 
 from tests.kernel.harness import World
-from wire.framing import frame
+from wire.connections.framing import frame
 
 API_VERSIONS = 18
 

@@ -7,9 +7,9 @@ from network.connections import REQUESTS_PER_STEP
 from network.timers import ADMISSION, BACKLOG, IDLE, NEVER_MS
 from tests.kernel.harness import World, create_topic_body
 from tests.network.raw_client import Raw, api_versions, ready_world
-from wire.codec import encode_request, newest
+from wire.connections.framing import frame
 from wire.errors import ErrorCode
-from wire.framing import frame
+from wire.messages.codec import encode_request, newest
 
 CREATE_TOPICS = 19
 ALTER_CLIENT_QUOTAS = 49

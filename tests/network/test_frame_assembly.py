@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from network.frame_assembly import GRANT_BYTES, SHARED_BYTES, FrameAssembly
+from wire.connections.framing import FrameReader, frame
 from wire.errors import RemoteProtocolError
-from wire.framing import FrameReader, frame
 
 FRAME_BYTES_MAX = 200
 

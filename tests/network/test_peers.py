@@ -7,10 +7,10 @@ from network.effects import ClosePeer, ConnectPeer, SendPeerBytes
 from network.peers import FETCHERS, Channel, Failure, Peers
 from network.timers import LINKS, NEVER_MS
 from wire.api_table import ListenerKind, api_versions_body, apis
-from wire.codec import default_request, newest
-from wire.connection import ServerConnection
-from wire.conversion import default_entity
-from wire.headers import parse_request_header
+from wire.connections.connection import ServerConnection
+from wire.connections.headers import parse_request_header
+from wire.messages.codec import default_request, newest
+from wire.messages.conversion import default_entity
 from wire.types import LeaderAndEpoch, LeaderEpoch
 
 FETCH = 1

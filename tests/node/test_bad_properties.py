@@ -9,9 +9,9 @@ import pytest
 from kernel.config import NodeConfig
 from metadata.config_schema import broker_configs
 from metadata.config_values import parse_value
-from node.config import ConfigError, node_config
-from node.config_keys import ACTED_ON, FLAGS, NUMBERS, STATIC_DEFAULTS, Flag, Whole
-from tests.node.test_config import COMBINED
+from node.configs.config import ConfigError, node_config
+from node.configs.config_keys import ACTED_ON, FLAGS, NUMBERS, STATIC_DEFAULTS, Flag, Whole
+from tests.node.configs.test_config import COMBINED
 
 KEYS = sorted(ACTED_ON | set(broker_configs()))
 TEXTS = {

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from metadata.config_schema import broker_configs
-from node.config import node_config
-from node.config_keys import FLAGS, NUMBERS
-from tests.node.test_config import COMBINED
+from node.configs.config import node_config
+from node.configs.config_keys import FLAGS, NUMBERS
+from tests.node.configs.test_config import COMBINED
 
 DEFINED = [
     key

@@ -27,7 +27,7 @@ from node.driver import Driver
 from node.measuring import measured_decoding
 from simulator.cluster.memory_vfs import MemoryVfs
 from tests.kernel.harness import CLUSTER_ID, config_of, create_topic_body
-from wire.client_connection import ClientConnection
+from wire.connections.client_connection import ClientConnection
 from wire.types import DirectoryId
 
 LOG_FILE = "/data/__cluster_metadata-0/00000000000000000000.log"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from node.config import node_config
+from node.configs.config import node_config
+from node.configs.properties import format_properties, parse_properties
 from node.errors import ConfigError
 from node.process import key_warnings
-from node.properties import format_properties, parse_properties
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "node" / "server_properties.jsonl"
 FILES = [json.loads(line) for line in GOLDEN.read_text().splitlines()]

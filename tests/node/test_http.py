@@ -14,13 +14,13 @@ from inspection.recorder import Recorder
 from inspection.running_node import RunningNode
 from kernel.kernel import Kernel
 from node.clocks import now
-from node.config import inspection_limits, node_config
+from node.configs.config import inspection_limits, node_config
 from node.driver import Driver
 from node.errors import ConfigError, StartError
 from node.http import HttpListener
 from simulator.cluster.memory_vfs import MemoryVfs
 from tests.kernel.harness import CLUSTER_ID, config_of
-from tests.node.test_config import COMBINED
+from tests.node.configs.test_config import COMBINED
 from wire.types import DirectoryId, Endpoint
 
 LIMIT_S = 20

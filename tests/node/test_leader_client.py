@@ -9,8 +9,8 @@ import pytest
 from inspection.running_node import DESCRIBE_QUORUM, AskError
 from node.leader_client import LeaderClient
 from tests.node.test_driver import run, running, turn_over
-from wire import codec
 from wire.errors import ErrorCode
+from wire.messages import codec
 
 Address = tuple[str, int]
 

@@ -13,8 +13,8 @@ from kernel.effects import LogLevel
 from metadata.delta import MetadataDelta
 from metadata.image import EMPTY
 from node.clocks import now
-from node.config import node_config
-from node.environment import DEFAULT_CLUSTER_ID
+from node.configs.config import node_config
+from node.configs.environment import DEFAULT_CLUSTER_ID
 from node.process import _open, keep_loaded_objects, key_warnings
 
 

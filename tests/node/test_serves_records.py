@@ -9,7 +9,7 @@ import time
 import pytest
 
 from inspection.recorder import Recorder
-from node.config import node_config
+from node.configs.config import node_config
 from node.process import _loop_factory, _open, _serve
 from tests.kernel.harness import CLUSTER_ID
 from tests.node.test_driver import Client

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from node.environment import CLUSTER_ID, DEFAULT_CLUSTER_ID
+from node.configs.environment import CLUSTER_ID, DEFAULT_CLUSTER_ID
 from node.process import asked_cluster_id, run_node
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "metadata"

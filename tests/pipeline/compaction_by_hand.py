@@ -12,7 +12,7 @@ from pipeline.core.reading.transactions import transaction_state
 from pipeline.jobs.compaction import wanted_partitions
 from pipeline.jobs.compaction_plan import Policy
 from tests.pipeline.segments import milliseconds
-from wire.batch import HEADER_BYTES
+from wire.batches.batch import HEADER_BYTES
 
 TOTALS = ("bytes_before", "bytes_after", "records_before", "records_after", "tombstones",
           "tombstones_removable", "superseded", "null_keys", "markers_removable")  # fmt: skip

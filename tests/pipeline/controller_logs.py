@@ -37,7 +37,7 @@ from wire.api_keys import (
     ELECT_LEADERS,
     INCREMENTAL_ALTER_CONFIGS,
 )
-from wire.batch import encode_batch, encode_control_batch
+from wire.batches.batch import encode_batch, encode_control_batch
 
 BROKERS = (1, 2, 3, 4, 5)
 LEVEL = 29

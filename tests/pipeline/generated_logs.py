@@ -9,8 +9,8 @@ import crc32c
 
 from storage.segments.index import OffsetIndex, TimeIndex
 from tests.pipeline.segments import TIME_MS, TOPIC_ID, batch, marker
-from wire.batch import parse_batch_header
-from wire.compression import Codec
+from wire.batches.batch import parse_batch_header
+from wire.batches.compression import Codec
 
 INTERVAL_BYTES = 200
 TRANSACTION_ENTRY = struct.Struct(">hqqqq")

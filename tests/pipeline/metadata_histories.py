@@ -9,7 +9,7 @@ from metadata.apply import apply
 from metadata.delta import MetadataDelta
 from metadata.image import EMPTY
 from metadata.json_form import uuid_text
-from wire.batch import encode_batch, encode_control_batch
+from wire.batches.batch import encode_batch, encode_control_batch
 
 TIME_MS = 1_700_000_000_000
 LEADER_CHANGE = 2

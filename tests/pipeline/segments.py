@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from wire.batch import BatchHeader, RecordView, encode_records
-from wire.compression import Codec
+from wire.batches.batch import BatchHeader, RecordView, encode_records
+from wire.batches.compression import Codec
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "cli"
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAABQ"

@@ -13,8 +13,8 @@ from pipeline.core.records.batches import scan
 from pipeline.core.records.decode import decode_batch_py
 from tests.pipeline.segments import TIME_MS, batch, write_partition
 from tests.selection import thinned
-from wire.batch import BatchHeader, RecordView, encode_records
-from wire.compression import Codec
+from wire.batches.batch import BatchHeader, RecordView, encode_records
+from wire.batches.compression import Codec
 from wire.errors import CorruptBatchError
 
 CONTENTS = (None, b"", b"a", b"b", b"value" * 9)

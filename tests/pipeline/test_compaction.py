@@ -18,7 +18,7 @@ from pipeline.jobs.compaction_plan import Policy, offset_map
 from tests.pipeline.compaction_by_hand import plan_by_hand, retention_by_hand
 from tests.pipeline.segments import TIME_MS, batch, marker
 from tests.selection import thinned
-from wire.compression import Codec
+from wire.batches.compression import Codec
 
 TRANSACTIONAL = 0x10
 DELETE_HORIZON = 0x40

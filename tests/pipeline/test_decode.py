@@ -16,8 +16,8 @@ from pipeline.core.records.rows import RowContext
 from pipeline.core.records.schema import schema_of
 from tests.pipeline.segments import TIME_MS, batch
 from tests.selection import examples
-from wire.batch import BatchHeader, RecordView, encode_records
-from wire.compression import Codec, compress
+from wire.batches.batch import BatchHeader, RecordView, encode_records
+from wire.batches.compression import Codec, compress
 from wire.errors import CorruptBatchError
 
 CONTEXT = RowContext(topic="t", partition=3, segment="s", node_id=7, topic_id="id")

@@ -152,7 +152,7 @@ def test_a_record_of_fewer_than_two_bytes_is_unknown(tmp_path):
 @pytest.mark.parametrize("reveal", [False, True])
 def test_secrets_are_in_no_file_unless_revealed(tmp_path, reveal):
     from metadata import record_codec
-    from wire.batch import encode_batch
+    from wire.batches.batch import encode_batch
 
     secret = m.UserScramCredentialRecord(
         name="a", mechanism=1, salt=b"salt-of-a", stored_key=b"key-of-a", server_key=b"k",

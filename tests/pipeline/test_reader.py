@@ -12,7 +12,7 @@ from pipeline.core.reading.discovery import discover
 from pipeline.core.reading.options import parse_options
 from pipeline.core.reading.reader import plan_read, read_splits, read_table
 from tests.pipeline.segments import GOLDEN, TIME_MS, batch, marker, write_partition
-from wire.compression import Codec
+from wire.batches.compression import Codec
 
 
 def read(path: Path, **options: str) -> list[dict]:

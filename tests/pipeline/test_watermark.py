@@ -12,7 +12,7 @@ from pipeline.core.reading.stream import replicas
 from pipeline.core.reading.watermark import committed_copies, inferred_from_batches, one_log_a_voter
 from pipeline.jobs.history.input import choose_log
 from tests.pipeline.segments import batch, write_high_watermark, write_partition
-from wire.batch import encode_control_batch
+from wire.batches.batch import encode_control_batch
 
 LEADER_CHANGE = 2
 METADATA = "__cluster_metadata-0"

@@ -26,8 +26,8 @@ from quorum_controller.security.authorization import AccessRules
 from quorum_controller.services import Services
 from quorum_controller.topics.mutation_quota import MutationQuotas
 from tests.metadata.golden_logs import log_batches
-from wire import codec
 from wire.errors import ApiError
+from wire.messages import codec
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "quorum_controller"
 SUPER = AccessRules(frozenset({"User:ANONYMOUS"}))

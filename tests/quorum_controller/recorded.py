@@ -26,8 +26,8 @@ from quorum_controller.queries import QUERIES
 from quorum_controller.query_context import QueryContext
 from quorum_controller.result import ControllerRequest, RequestContext
 from tests.metadata.golden_logs import log_batches
-from wire import codec
 from wire.api_keys import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from wire.messages import codec
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "quorum_controller"
 NODE_IDS = {"static-4.3.1": 3, "static-3.9.1": 1}

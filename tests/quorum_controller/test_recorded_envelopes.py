@@ -26,9 +26,9 @@ from tests.quorum_controller.replay import (
     settled,
     without_id,
 )
-from wire import codec
 from wire.api_keys import CREATE_TOPICS, DESCRIBE_QUORUM
 from wire.errors import ErrorCode
+from wire.messages import codec
 
 REMOVE_RAFT_VOTER = 81
 PAIRS = answered("ENVELOPE")

@@ -22,9 +22,9 @@ from tests.quorum_controller.recorded_time import (
     written_ms,
 )
 from tests.quorum_controller.replay import FEATURES_OF_4_3, as_sets, config_of, heard, replayed
-from wire import codec
 from wire.api_keys import METADATA
 from wire.errors import ApiError, ErrorCode
+from wire.messages import codec
 
 LISTENERS = {"broker": ("PLAINTEXT", "SASL"), "controller": ("CONTROLLER",)}
 OF_BROKERS, OF_CONTROLLERS = 1, 2

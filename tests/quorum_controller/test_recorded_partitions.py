@@ -19,7 +19,7 @@ from tests.quorum_controller.history import (
 )
 from tests.quorum_controller.recorded_time import end_offset_at, last_changes, place
 from tests.quorum_controller.replay import as_sets, settled
-from wire import codec
+from wire.messages import codec
 
 SCENARIOS = ("static-3.9.1", "static-4.3.1")
 SAMPLES = [

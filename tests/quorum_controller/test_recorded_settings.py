@@ -10,7 +10,7 @@ import pytest
 from metadata.records import NoOpRecord
 from tests.quorum_controller.recorded import answer, batches_from, request_of, samples
 from tests.quorum_controller.recorded_time import end_offset_at
-from wire import codec
+from wire.messages import codec
 
 SAMPLES = samples("settings_answers.jsonl")
 PLACES = {

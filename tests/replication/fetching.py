@@ -10,24 +10,30 @@ from kio.serial import entity_reader
 
 from network.clock import Clock, Now
 from replication.counters import Counters
-from replication.delayed import FetchParams
-from replication.fetch_session import (
+from replication.follower.fetcher import FetcherConfig, FollowerBroker
+from replication.follower.fetchers import Fetchers
+from replication.leader.delayed import FetchParams
+from replication.leader.fetch_session import (
     FetchManager,
     FetchPartition,
     FetchSessionCache,
     FetchSessionRequest,
 )
-from replication.fetcher import FetcherConfig, FollowerBroker
-from replication.fetchers import Fetchers
 from simulator.cluster.memory_vfs import MemoryVfs
 from tests.replication.partitions import LOG_END, WALL_MS, Brokers, append, registration
 from tests.storage.test_unified_log import content, opened
 from wire.api_keys import FETCH, LIST_OFFSETS
-from wire.batch import encode_batch
-from wire.codec import decode_request, decode_response, encode_request, encode_response, newest
+from wire.batches.batch import encode_batch
 from wire.errors import ErrorCode
-from wire.fetch_response import FetchedPartition, encode_fetch_response
-from wire.replica_fetch import (
+from wire.messages.codec import (
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+    newest,
+)
+from wire.messages.fetch_response import FetchedPartition, encode_fetch_response
+from wire.messages.replica_fetch import (
     ReplicaFetchedPartition,
     ReplicaFetchResponse,
     decode_replica_fetched,

@@ -4,17 +4,17 @@ import msgspec
 
 from metadata.image import EMPTY, Topic
 from network.clock import Clock, Now
-from replication.alter_partition import AlterPartitions
 from replication.counters import Counters
-from replication.delayed import FetchParams
-from replication.fetch_session import FetchPartition
-from replication.fetching import WantedPartition
+from replication.leader.alter_partition import AlterPartitions
+from replication.leader.delayed import FetchParams
+from replication.leader.fetch_session import FetchPartition
+from replication.leader.fetching import WantedPartition
+from replication.leader.replica_selector import ReplicaSelector, select_in_rack
 from replication.replica_manager import ReplicaManager
-from replication.replica_selector import ReplicaSelector, select_in_rack
 from simulator.cluster.memory_vfs import MemoryFile, MemoryVfs
 from tests.replication.partitions import CONSUMER, LAG_MS, WALL_MS, Brokers, registration
 from tests.storage.test_unified_log import opened, produced
-from wire.batch import iterate_batches
+from wire.batches.batch import iterate_batches
 from wire.errors import ErrorCode
 
 TOPIC = bytes(15) + b"\7"

@@ -4,10 +4,10 @@ import msgspec
 
 from metadata.image import LEADER_RECOVERED, NO_LEADER
 from metadata.image import Partition as PartitionRegistration
-from replication.fetch_session import FetchPartition
-from replication.following import FetchedFromLeader
-from replication.isr import LeaderAndIsr
-from replication.leadership import Leadership
+from replication.follower.following import FetchedFromLeader
+from replication.leader.fetch_session import FetchPartition
+from replication.leader.isr import LeaderAndIsr
+from replication.leader.leadership import Leadership
 from replication.reading import Fetched
 from simulator.cluster.memory_vfs import MemoryVfs
 from tests.replication.partitions import WALL_MS, Brokers, append, from_follower

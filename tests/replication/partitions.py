@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from metadata.image import Partition as PartitionRegistration
-from replication.delayed import FetchParams
-from replication.fetch_session import FetchPartition
-from replication.leadership import LocalBroker
+from replication.leader.delayed import FetchParams
+from replication.leader.fetch_session import FetchPartition
+from replication.leader.leadership import LocalBroker
 from replication.partition import Partition, PartitionSettings
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.logs.unified_log import FetchIsolation

@@ -2,18 +2,18 @@
 
 import pytest
 
-from replication.appending import AppendResult
 from replication.counters import Counters
-from replication.isr import (
+from replication.leader.appending import AppendResult
+from replication.leader.isr import (
     CommittedPartitionState,
     Outcome,
     PendingExpandIsr,
     PendingShrinkIsr,
     ProposedIsr,
 )
+from tests.replication.leader.test_fetching import filled
 from tests.replication.managers import T0, T1, Managed, codes, waiting, want
 from tests.replication.partitions import LAG_MS, WALL_MS
-from tests.replication.test_fetching import filled
 from tests.replication.test_replica_manager import ALONE, PAIR, answer, expansion
 from tests.storage.test_unified_log import produced
 from wire.errors import ErrorCode

@@ -6,14 +6,14 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replication.fetch_session import (
+from replication.leader.fetch_session import (
     FetchManager,
     FetchPartition,
     FetchSessionCache,
     FetchSessionRequest,
 )
 from wire.errors import ErrorCode
-from wire.fetch_response import FetchedPartition
+from wire.messages.fetch_response import FetchedPartition
 
 TOPIC = bytes(range(16))
 KEYS = [(TOPIC, number) for number in range(4)]

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from replication.fetch_session import FetchPartition
-from tests.replication.test_fetch_session import A, B, Broker, keys_of, request, row
+from replication.leader.fetch_session import FetchPartition
+from tests.replication.leader.test_fetch_session import A, B, Broker, keys_of, request, row
 
 
 def test_a_partition_is_sent_once_more_after_a_diverging_epoch():

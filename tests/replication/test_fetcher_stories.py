@@ -5,7 +5,7 @@ from itertools import combinations
 
 import pytest
 
-from replication.leadership import Leadership
+from replication.leader.leadership import Leadership
 from tests.replication.fetching import BACKOFF_MS, NAME, Follower, Leader, key
 from tests.replication.partition_cluster import NODES, Cluster
 from tests.replication.partitions import LAG_MS

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from replication.fetcher import Fetcher
+from replication.follower.fetcher import Fetcher
 from replication.reading import EARLIEST, LATEST
 from tests.replication.fetching import (
     BACKOFF_MS,

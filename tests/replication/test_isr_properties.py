@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replication.alter_partition import AnsweredProposal
-from replication.isr import (
+from replication.leader.alter_partition import AnsweredProposal
+from replication.leader.isr import (
     CommittedPartitionState,
     LeaderAndIsr,
     Outcome,
@@ -28,8 +28,8 @@ from replication.isr import (
     outcome_of,
     shrink,
 )
+from replication.leader.replica import new_replica
 from replication.log_offsets import LogOffsetMetadata
-from replication.replica import new_replica
 from wire.errors import ErrorCode
 
 LEADER, FOLLOWERS = 1, (2, 3)

@@ -4,9 +4,9 @@ import pytest
 
 from metadata.image import LEADER_RECOVERED, LEADER_RECOVERING
 from replication.assignment import Assignment
-from replication.following import FetchedFromLeader
-from replication.isr import CommittedPartitionState, LeaderAndIsr, Outcome
-from replication.leadership import UNCHANGED, Answered, Changed, Leadership
+from replication.follower.following import FetchedFromLeader
+from replication.leader.isr import CommittedPartitionState, LeaderAndIsr, Outcome
+from replication.leader.leadership import UNCHANGED, Answered, Changed, Leadership
 from replication.log_offsets import LogOffsetMetadata
 from replication.partition import Following, Offline, PartitionSettings, Transition
 from replication.reading import EARLIEST, EARLIEST_LOCAL, LATEST, MAX_TIMESTAMP

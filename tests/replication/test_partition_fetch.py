@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from replication.fetch_session import FetchPartition
-from replication.isr import CommittedPartitionState, PendingExpandIsr
-from replication.leadership import UNCHANGED, Changed, is_raised
+from replication.leader.fetch_session import FetchPartition
+from replication.leader.isr import CommittedPartitionState, PendingExpandIsr
+from replication.leader.leadership import UNCHANGED, Changed, is_raised
 from replication.log_offsets import LogOffsetMetadata
 from replication.reading import diverging_epoch
 from simulator.cluster.memory_vfs import MemoryVfs
@@ -25,7 +25,7 @@ from tests.replication.partitions import (
     with_isolation,
 )
 from tests.storage.test_unified_log import opened, produced
-from wire.batch import iterate_batches
+from wire.batches.batch import iterate_batches
 from wire.errors import ErrorCode
 from wire.types import OffsetAndEpoch
 

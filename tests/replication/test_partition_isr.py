@@ -3,14 +3,14 @@
 import pytest
 
 from metadata.image import LEADER_RECOVERED
-from replication.isr import (
+from replication.leader.isr import (
     CommittedPartitionState,
     LeaderAndIsr,
     Outcome,
     PendingExpandIsr,
     PendingShrinkIsr,
 )
-from replication.leadership import UNCHANGED, Answered, Changed
+from replication.leader.leadership import UNCHANGED, Answered, Changed
 from tests.replication.partitions import LAG_MS, append, fetch, from_follower, led, registration
 from wire.errors import ErrorCode
 

@@ -6,7 +6,8 @@ from itertools import combinations
 import msgspec
 import pytest
 
-from replication.delayed import (
+from replication.follower.following import FetchedFromLeader, append_fetched, truncation_offset
+from replication.leader.delayed import (
     AwaitedOffset,
     DelayedDeleteRecords,
     DelayedFetch,
@@ -14,9 +15,8 @@ from replication.delayed import (
     DeletedRecords,
     FetchStatus,
 )
-from replication.fetch_session import FetchPartition
-from replication.following import FetchedFromLeader, append_fetched, truncation_offset
-from replication.leadership import UNCHANGED, Leadership
+from replication.leader.fetch_session import FetchPartition
+from replication.leader.leadership import UNCHANGED, Leadership
 from replication.log_offsets import LogOffsetMetadata
 from replication.reading import Fetched
 from simulator.cluster.memory_vfs import MemoryVfs
@@ -33,7 +33,7 @@ from tests.replication.partitions import (
     registration,
 )
 from tests.storage.test_unified_log import opened, produced
-from wire.batch import encode_batch
+from wire.batches.batch import encode_batch
 from wire.errors import ErrorCode, RemoteProtocolError
 from wire.types import OffsetAndEpoch
 

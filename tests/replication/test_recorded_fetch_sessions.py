@@ -18,14 +18,14 @@ from pathlib import Path
 
 import pytest
 
-from replication.fetch_session import (
+from replication.leader.fetch_session import (
     FetchManager,
     FetchPartition,
     FetchSessionCache,
     FetchSessionRequest,
 )
 from wire.errors import ErrorCode
-from wire.fetch_response import FetchedPartition
+from wire.messages.fetch_response import FetchedPartition
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "wire" / "all-pairs.jsonl.xz"
 QUIET = (bytes(16), 0)

@@ -6,10 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from replication.alter_partition import RETRY_MS
-from replication.delayed import DeletedRecords
-from replication.isr import CommittedPartitionState, PendingShrinkIsr
-from replication.leadership import UNCHANGED, Changed
+from replication.leader.alter_partition import RETRY_MS
+from replication.leader.delayed import DeletedRecords
+from replication.leader.isr import CommittedPartitionState, PendingShrinkIsr
+from replication.leader.leadership import UNCHANGED, Changed
 from replication.replica_manager import SHRINKS_PER_TICK, has_valid_acks
 from storage.errors import OutOfSpaceError
 from storage.logs.log_validator import AppendRules, RecordError, TimestampType
@@ -28,9 +28,9 @@ from tests.replication.managers import (
 )
 from tests.replication.partitions import LAG_MS, WALL_MS, from_follower, registration
 from tests.storage.test_unified_log import produced
-from wire import codec
 from wire.api_keys import ALTER_PARTITION
 from wire.errors import ErrorCode
+from wire.messages import codec
 
 NOT_LEADER = ErrorCode.not_leader_or_follower
 UNKNOWN = ErrorCode.unknown_topic_or_partition

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from node.config import node_config
-from node.properties import parse_properties
+from node.configs.config import node_config
+from node.configs.properties import parse_properties
 from scripts.launcher import commands, kafka_client, processes, report
 from scripts.launcher.commands import main
 from scripts.launcher.kafka_client import ClusterView, QuorumView
@@ -22,8 +22,8 @@ from scripts.launcher.layout import (
 )
 from scripts.launcher.refusal import RefusalError
 from tests.interop.quorum import free_base_port
-from wire.codec import decode_request, encode_response, newest
 from wire.errors import ErrorCode
+from wire.messages.codec import decode_request, encode_response, newest
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "quorum"
 CLUSTER_ID = "Z29sZGVuLXNoYXJlZC0wMQ"

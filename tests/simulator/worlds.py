@@ -11,7 +11,7 @@ from simulator.cluster.streams import Streams
 from simulator.cluster.world import World
 from simulator.faults.decision import Decision
 from storage.log_dir.quorum_state_file import ElectionState, QuorumStateFile
-from wire.batch import encode_batch
+from wire.batches.batch import encode_batch
 from wire.types import NodeId, ReplicaKey
 
 NOW_MS = 1_700_000_000_000

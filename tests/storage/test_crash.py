@@ -11,7 +11,7 @@ from storage.logs.log import Log, LogConfig
 from storage.logs.recovery import SegmentsDropped, TailCut
 from tests.selection import thinned
 from tests.storage.segments import segment_bases
-from wire.batch import encode_batch
+from wire.batches.batch import encode_batch
 from wire.types import LeaderEpoch, NodeId, Offset
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=100, recovery_point_bytes=400)

@@ -13,7 +13,7 @@ from storage.segments.segment import Segment
 from storage.segments.segment_indexes import SegmentIndexes
 from tests.storage.golden import put
 from tests.storage.test_crash import batch
-from wire.batch import encode_batch, iterate_frames
+from wire.batches.batch import encode_batch, iterate_frames
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 SMALL_INTERVALS = {"comp-0", "idem-0", "java-perf-0", "txn-0"}

@@ -33,7 +33,7 @@ from tests.storage import golden
 from tests.storage.partition_operations import partition_log
 from tests.storage.segments import segment_bases
 from tests.storage.test_crash import batch
-from wire.batch import encode_batch, iterate_batches
+from wire.batches.batch import encode_batch, iterate_batches
 from wire.types import LeaderEpoch, Offset, OffsetAndEpoch, TopicId
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=150)

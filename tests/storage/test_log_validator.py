@@ -13,8 +13,8 @@ from storage.logs.log_validator import (
     stamp,
     validated,
 )
-from wire.batch import BatchHeader, RecordView, encode_records, iterate_batches
-from wire.compression import Codec
+from wire.batches.batch import BatchHeader, RecordView, encode_records, iterate_batches
+from wire.batches.compression import Codec
 from wire.errors import ErrorCode
 from wire.types import Offset
 

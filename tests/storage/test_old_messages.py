@@ -12,9 +12,9 @@ from storage.logs.log import Log, LogConfig
 from storage.segments.read_check import first_damage
 from storage.segments.segment import segment_name
 from tests.storage import golden
-from wire.batch import encode_batch, iterate_batches, iterate_frames, parse_batch_header
+from wire.batches.batch import encode_batch, iterate_batches, iterate_frames, parse_batch_header
+from wire.batches.old_messages import LENGTH_MIN
 from wire.errors import CorruptBatchError
-from wire.old_messages import LENGTH_MIN
 
 FOLDERS = sorted(path for path in (golden.ROOT / "legacy-log").iterdir() if path.is_dir())
 MIXED = "mixed-v0-v1-v2-0"

@@ -3,7 +3,7 @@
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.logs.unified_log import FetchIsolation, UnifiedLog
 from tests.storage.test_unified_log import NOW, opened, produced
-from wire.batch import encode_batch
+from wire.batches.batch import encode_batch
 
 CHECKPOINT = "/d/p-0/leader-epoch-checkpoint"
 

@@ -15,7 +15,7 @@ from storage.producers.producer_snapshot import (
 )
 from storage.producers.producer_state import ProducerStates
 from storage.segments.transaction_index import decode_transaction_index
-from wire.batch import BatchHeader, RecordView, encode_records, iterate_batches
+from wire.batches.batch import BatchHeader, RecordView, encode_records, iterate_batches
 from wire.types import Offset
 
 GOLDEN = Path("tests/golden/cli/data-log")

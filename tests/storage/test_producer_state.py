@@ -13,7 +13,7 @@ from storage.producers.producer_state import (
     decrement_sequence,
     increment_sequence,
 )
-from wire.batch import BatchHeader
+from wire.batches.batch import BatchHeader
 from wire.errors import ErrorCode
 
 PRODUCER = 7

@@ -19,7 +19,7 @@ from storage.segments.rolling import (
     roll_reason,
 )
 from tests.storage.test_crash import batch
-from wire.batch import encode_batch, iterate_frames
+from wire.batches.batch import encode_batch, iterate_frames
 
 RULES = RollRules(segment_bytes=1000, segment_ms=500, index_bytes=96)
 FILL = SegmentFill(

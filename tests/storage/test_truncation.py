@@ -6,7 +6,7 @@ from simulator.cluster.memory_vfs import MemoryVfs
 from storage.log_dir.partition_directories import open_metadata_log
 from storage.logs.log import Log, LogConfig
 from tests.storage.segments import segment_bases
-from wire.batch import encode_batch, iterate_batches
+from wire.batches.batch import encode_batch, iterate_batches
 from wire.types import LeaderEpoch, Offset
 
 

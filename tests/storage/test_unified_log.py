@@ -18,7 +18,13 @@ from storage.producers.producer_snapshot_files import ProducerSnapshotFiles
 from storage.producers.producer_state import Origin, ProducerStateError, ProducerStates
 from storage.segments.timestamp_lookup import TimestampAndOffset
 from tests.storage.golden import put
-from wire.batch import BatchHeader, RecordView, encode_batch, encode_records, iterate_batches
+from wire.batches.batch import (
+    BatchHeader,
+    RecordView,
+    encode_batch,
+    encode_records,
+    iterate_batches,
+)
 from wire.errors import ErrorCode
 from wire.types import LeaderEpoch, Offset
 

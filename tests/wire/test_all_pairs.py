@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wire.codec import (
+from wire.messages.codec import (
     decode_request,
     decode_response,
     encode_request,

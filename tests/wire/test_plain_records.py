@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wire import batch
+from wire.batches import batch
 from wire.errors import CorruptBatchError
 
 VALUES = st.lists(

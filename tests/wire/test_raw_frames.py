@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from kio.serial import entity_reader, entity_writer
 
-from wire.codec import (
+from wire.messages.codec import (
     decode_request,
     decode_response,
     encode_request,

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Final
 
 from kernel.quorum.messages.partition import metadata_partition, one_topic
 from raft import messages as raft
-from wire import codec
 from wire.api_keys import DESCRIBE_QUORUM
 from wire.errors import ErrorCode
 from wire.ids import directory_uuid, node_number
+from wire.messages import codec
 
 if TYPE_CHECKING:
     from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest

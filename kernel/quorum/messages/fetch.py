@@ -1,7 +1,7 @@
 """Fetch of the metadata partition, decoded from the wire as a value of the core.
 
-`wire/metadata_fetch.py` reads and writes it in every version (docs/decisions/0008); here are the
-limit of one read and the responses with a top-level error, which name no partition.
+`wire/messages/metadata_fetch.py` reads and writes it in every version (docs/decisions/0008); here
+are the limit of one read and the responses with a top-level error, which name no partition.
 """
 
 from datetime import timedelta
@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from raft import messages as raft
 from raft.config import READ_BYTES_MAX
-from wire import codec
 from wire.api_keys import FETCH
 from wire.errors import ErrorCode
+from wire.messages import codec
 
 if TYPE_CHECKING:
     from kio.schema.fetch.v18.request import FetchRequest

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 from kernel.quorum.messages.partition import leader_endpoint, node_endpoints, only, position
 from raft import messages as raft
 from raft.config import READ_BYTES_MAX
-from wire import codec
 from wire.api_keys import FETCH_SNAPSHOT
 from wire.errors import ErrorCode
 from wire.ids import directory_id_of, directory_uuid, node_id_of, node_number
+from wire.messages import codec
 from wire.types import METADATA_TOPIC_NAME, LeaderEpoch, Offset, OffsetAndEpoch
 
 if TYPE_CHECKING:

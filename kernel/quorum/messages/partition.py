@@ -7,7 +7,7 @@ endpoint, if known (`node_endpoints`, not sent in older versions).
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from wire import codec
+from wire.messages import codec
 from wire.types import METADATA_TOPIC_NAME, Endpoint, LeaderEpoch, NodeId, Offset, OffsetAndEpoch
 
 

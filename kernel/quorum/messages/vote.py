@@ -10,10 +10,10 @@ from kernel.quorum.messages.partition import (
     only,
 )
 from raft import messages as raft
-from wire import codec
 from wire.api_keys import VOTE
 from wire.errors import ErrorCode
 from wire.ids import directory_id_of, directory_uuid, node_id_of, node_number
+from wire.messages import codec
 from wire.types import LeaderEpoch, NodeId, Offset
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from storage.log_dir.partition_metadata import PARTITION_METADATA_NAME, decode_p
 from storage.log_dir.quorum_state_file import QUORUM_STATE_NAME
 from storage.log_dir.snapshot_files import CHECKPOINT_SUFFIX, parse_snapshot_name
 from storage.producers.producer_snapshot import PRODUCER_SNAPSHOT_SUFFIX
-from wire.batch import CONTROL_BIT
+from wire.batches.batch import CONTROL_BIT
 from wire.types import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
 
 # files of a step that a killed node did not finish; it removes them itself

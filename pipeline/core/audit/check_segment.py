@@ -36,9 +36,9 @@ from pipeline.core.records.rows import (
     RowContext,
 )
 from pipeline.core.records.schema import schema_of
-from wire.batch import CONTROL_BIT
-from wire.compression import Codec
-from wire.control_records import ControlType, control_type, decode_control_value
+from wire.batches.batch import CONTROL_BIT
+from wire.batches.compression import Codec
+from wire.batches.control_records import ControlType, control_type, decode_control_value
 from wire.errors import CorruptBatchError
 from wire.types import METADATA_TOPIC_NAME
 

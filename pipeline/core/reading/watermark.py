@@ -15,8 +15,8 @@ from pipeline.core.reading.discovery import PartitionFiles
 from pipeline.core.reading.opening import open_segment
 from pipeline.core.records.batches import scan
 from pipeline.core.records.decode import decode_batch_py
-from wire.batch import CONTROL_BIT
-from wire.control_records import ControlType, control_type, decode_control_value
+from wire.batches.batch import CONTROL_BIT
+from wire.batches.control_records import ControlType, control_type, decode_control_value
 from wire.errors import CorruptBatchError
 from wire.types import METADATA_TOPIC_NAME
 

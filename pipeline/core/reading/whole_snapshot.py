@@ -5,8 +5,8 @@ from pipeline.core.reading.discovery import SegmentFile
 from pipeline.core.reading.opening import open_segment
 from pipeline.core.records.batches import BatchTable, scan
 from pipeline.core.records.decode import decode_batch_py
-from wire.batch import CONTROL_BIT
-from wire.control_records import ControlType, control_type
+from wire.batches.batch import CONTROL_BIT
+from wire.batches.control_records import ControlType, control_type
 from wire.errors import CorruptBatchError
 
 

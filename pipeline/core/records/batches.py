@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from wire.batch import (
+from wire.batches.batch import (
     CRC_START,
     HEADER_BYTES,
     HEADER_FORMAT,
@@ -24,7 +24,7 @@ from wire.batch import (
     MAGIC,
     why_no_batch,
 )
-from wire.batch import BatchHeader as _BatchHeader
+from wire.batches.batch import BatchHeader as _BatchHeader
 
 Int64Array = npt.NDArray[np.int64]
 WINDOW_BYTES: Final = 8 << 20
@@ -82,8 +82,8 @@ class BatchTable:
     """Neighbouring sound batches inside one window, as columns, and the fault that follows them.
 
     `positions` are relative to `buffer`, whose first byte is at `origin` of the file. `headers` has
-    a field for each of `wire.batch.BatchHeader`. `fault` follows the batches, None for none;
-    `damaged` is its batch when only the checksum is wrong.
+    a field for each of `wire.batches.batch.BatchHeader`. `fault` follows the batches, None for
+    none; `damaged` is its batch when only the checksum is wrong.
     """
 
     __slots__ = ("buffer", "damaged", "fault", "headers", "origin", "positions")

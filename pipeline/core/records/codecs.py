@@ -1,9 +1,9 @@
 """Decompressed record sections of many batches in one buffer, within a limit.
 
-The framing of the codecs is that of `wire.compression`. The two that decompress without a limit are
-read here piece by piece, so that a small blob cannot fill the memory: exceeding the limit is a
-fault of the batch. One zstd context serves the process (making one costs as much as a batch of 16
-KiB); a reader is one thread.
+The framing of the codecs is that of `wire.batches.compression`. The two that decompress without a
+limit are read here piece by piece, so that a small blob cannot fill the memory: exceeding the
+limit is a fault of the batch. One zstd context serves the process (making one costs as much as a
+batch of 16 KiB); a reader is one thread.
 """
 
 import zlib
@@ -14,8 +14,8 @@ import zstandard
 
 from pipeline.core.records.batches import BATCH_BYTES_MAX, BatchTable
 from pipeline.core.records.varints import Int64Array
-from wire.batch import HEADER_BYTES
-from wire.compression import Codec, decompress
+from wire.batches.batch import HEADER_BYTES
+from wire.batches.compression import Codec, decompress
 from wire.errors import CorruptBatchError
 
 CODEC_MASK: Final = 0x07

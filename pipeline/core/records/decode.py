@@ -3,7 +3,8 @@
 The fast path reads the fields of all records of a group of batches at once (`sections.py`). When
 anything does not fit, the group is decoded again batch by batch with the slow and
 obvious reader, `decode_batch_py`, which alone decides if a batch is sound, and its records.
-So there is one definition of a batch, `wire.batch`, and a damaged one never spoils its neighbours.
+So there is one definition of a batch, `wire.batches.batch`, and a damaged one never spoils its
+neighbours.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +20,7 @@ from pipeline.core.records.codecs import CODEC_MASK, plain_section, plain_sectio
 from pipeline.core.records.rows import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, RowContext, assemble
 from pipeline.core.records.sections import RECORD_BYTES_MIN, Fields, read_fields, read_headers
 from pipeline.core.records.varints import Int64Array, SuspectError
-from wire.batch import (
+from wire.batches.batch import (
     CONTROL_BIT,
     HEADER_BYTES,
     Batch,
@@ -27,7 +28,7 @@ from wire.batch import (
     encode_records,
     parse_batch_header,
 )
-from wire.compression import Codec
+from wire.batches.compression import Codec
 from wire.errors import CorruptBatchError
 
 _INT32_MAX: Final = (1 << 31) - 1

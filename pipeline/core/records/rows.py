@@ -10,7 +10,7 @@ import pyarrow as pa
 from pipeline.core.records import arrays
 from pipeline.core.records.batches import BatchTable, Fault
 from pipeline.core.records.schema import CORRUPT_BATCH, CORRUPT_TYPE
-from wire.batch import CONTROL_BIT
+from wire.batches.batch import CONTROL_BIT
 
 LOG_APPEND_TIME_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10

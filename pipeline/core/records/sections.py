@@ -3,7 +3,7 @@
 The records of a batch are a chain: each starts with its length. Chains of many batches are followed
 in lock step, one vector operation per record number; a few long chains are followed by a scalar
 loop over the lengths alone. All other fields are read for all records at once. Bytes that do not
-fit exactly raise `SuspectError`, and the caller has the slow reader (`wire.batch`) decide.
+fit exactly raise `SuspectError`, and the caller has the slow reader (`wire.batches.batch`) decide.
 """
 
 from typing import Final

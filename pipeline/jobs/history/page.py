@@ -24,7 +24,7 @@ from pipeline.jobs.history import figures as history_figures
 from pipeline.jobs.history.figures import Facts
 from pipeline.jobs.history.packed_lists import Numbers
 from pipeline.jobs.job import RUN_NAME, SPARK_BYTES_MIN
-from wire.compression import Codec
+from wire.batches.compression import Codec
 
 PAGE_NAME: Final = "index.html"
 _CODEC_BITS: Final = 7

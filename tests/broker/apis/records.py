@@ -14,14 +14,14 @@ from broker.call import Call
 from metadata.image import Acl, Broker, Topic
 from metadata.records import RegisteredEndpoint
 from quorum_controller.security.authorization import PatternType, Permission, ResourceType
-from replication.fetch_session import FetchManager, FetchSessionCache
+from replication.leader.fetch_session import FetchManager, FetchSessionCache
 from storage.segments.file_slice import FileSlice
 from tests.broker.apis.requests import ALICE
 from tests.replication.managers import Managed
-from tests.wire import test_fetch_request, test_produce
-from tests.wire.test_produce import topic_id
-from wire.fetch_request import RequestedPartition
-from wire.headers import RequestHeader
+from tests.wire.messages import test_fetch_request, test_produce
+from tests.wire.messages.test_produce import topic_id
+from wire.connections.headers import RequestHeader
+from wire.messages.fetch_request import RequestedPartition
 
 PRODUCE, FETCH = 0, 1
 

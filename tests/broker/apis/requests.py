@@ -20,9 +20,9 @@ from quorum_controller.security.authorization import (
     ResourceType,
 )
 from tests.broker.metadata_log import A, MetadataLog
-from wire import codec
+from wire.connections.headers import RequestHeader
 from wire.errors import ErrorCode
-from wire.headers import RequestHeader
+from wire.messages import codec
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "wire" / "all-pairs.jsonl.xz"
 ALICE = Caller("User:alice", "10.0.0.1")

@@ -7,15 +7,15 @@ import pytest
 from broker.apis.delete_records import DeleteRecords
 from network.clock import Clock, Now
 from quorum_controller.security.authorization import AccessRules, Operation
-from replication.alter_partition import AlterPartitions
 from replication.counters import Counters
+from replication.leader.alter_partition import AlterPartitions
 from replication.replica_manager import ReplicaManager
 from tests.broker.apis.requests import Broker, answer_bytes, call_of, recorded
 from tests.broker.metadata_log import A
 from tests.replication.partitions import LAG_MS, WALL_MS, fetch, from_follower, led
-from wire import codec
 from wire.api_keys import DELETE_RECORDS
 from wire.errors import ErrorCode
+from wire.messages import codec
 
 
 class Asked:

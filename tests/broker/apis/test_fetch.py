@@ -20,7 +20,7 @@ from tests.broker.apis.records import (
 )
 from tests.replication.partitions import WALL_MS, registration
 from tests.storage.test_unified_log import marker, produced
-from wire.batch import iterate_batches
+from wire.batches.batch import iterate_batches
 from wire.errors import ErrorCode, RemoteProtocolError
 
 NONE = ErrorCode.none

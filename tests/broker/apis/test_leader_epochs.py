@@ -6,9 +6,9 @@ from broker.apis.leader_epochs import OffsetForLeaderEpoch
 from quorum_controller.security.authorization import AccessRules, Operation
 from tests.broker.apis.requests import CLUSTER, Broker, ask
 from tests.replication.partitions import append, led, registration
-from wire import codec
 from wire.api_keys import OFFSET_FOR_LEADER_EPOCH
 from wire.errors import ErrorCode
+from wire.messages import codec
 
 
 def ask_epochs(broker, *rows, version=4):

@@ -12,9 +12,9 @@ from tests.broker.apis.requests import Broker, answer_bytes, ask, recorded
 from tests.broker.metadata_log import A
 from tests.replication.partitions import Brokers, fetch, from_follower, led, registration
 from tests.storage.test_unified_log import NOW, opened, produced
-from wire import codec
 from wire.api_keys import LIST_OFFSETS
 from wire.errors import ErrorCode
+from wire.messages import codec
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING_UPLOAD = range(-1, -7, -1)
 

@@ -13,9 +13,9 @@ from simulator.cluster.memory_vfs import MemoryVfs
 from tests.broker.apis.requests import Broker, ask
 from tests.broker.metadata_log import D1, D2
 from tests.storage.test_unified_log import NOW, opened, produced
-from wire import codec
 from wire.api_keys import DESCRIBE_LOG_DIRS
 from wire.errors import ErrorCode
+from wire.messages import codec
 
 
 class Asked:

@@ -5,7 +5,7 @@ import pytest
 
 from tests.broker.apis.records import Records, answer_of, fetched_rows, key_of
 from tests.replication.partitions import LAG_MS, registration
-from wire.batch import iterate_batches
+from wire.batches.batch import iterate_batches
 from wire.errors import ErrorCode
 
 NONE = ErrorCode.none

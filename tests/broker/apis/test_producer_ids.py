@@ -14,9 +14,9 @@ from quorum_controller.security.authorization import (
     ResourceType,
 )
 from tests.broker.apis.requests import Broker, answer_bytes, ask, recorded
-from wire import codec
 from wire.api_keys import ALLOCATE_PRODUCER_IDS, INIT_PRODUCER_ID
 from wire.errors import ErrorCode
+from wire.messages import codec
 
 LOADING, REFUSED = ErrorCode.coordinator_load_in_progress, ErrorCode.policy_violation
 

@@ -6,9 +6,9 @@ from storage.producers.producer_state import Origin
 from tests.broker.apis.requests import Broker, ask
 from tests.replication.partitions import WALL_MS, append, led, registration
 from tests.storage.test_unified_log import NOW, marker, produced
-from wire import codec
 from wire.api_keys import DESCRIBE_PRODUCERS
 from wire.errors import ErrorCode
+from wire.messages import codec
 
 
 def ask_producers(broker, *rows):

@@ -13,7 +13,7 @@ import pytest
 from cli.offline.control_records import control_record, describe_control_record
 from cli.offline.dump_files import line_as_object
 from cli.offline.dump_log import run
-from wire.batch import encode_batch, encode_control_batch
+from wire.batches.batch import encode_batch, encode_control_batch
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "cli"
 DATA = GOLDEN / "data-log"

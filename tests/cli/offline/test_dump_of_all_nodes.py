@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cli.offline.dump_log import run
-from wire.batch import iterate_batches
+from wire.batches.batch import iterate_batches
 
 ARCHIVE = Path(__file__).resolve().parents[2] / "golden" / "metadata-nodes.tar.xz"
 CONTROL_RECORD = re.compile(r"(?m)^(\| offset: .* headerKeys: \[\] )(?:\w+: \{.*|controlType: .*)$")

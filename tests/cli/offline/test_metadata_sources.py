@@ -16,7 +16,7 @@ from metadata import record_codec
 from metadata.records import TopicRecord
 from storage.segments.segment import segment_name
 from tests.inspection.conftest import open_site, ready_world
-from wire.batch import encode_batch
+from wire.batches.batch import encode_batch
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "cli" / "metadata-log"
 STATIC = str(GOLDEN / "static-4.3.1" / "n1")

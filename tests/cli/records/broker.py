@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from cli.connect import ClusterError
-from cli.records.clock import Clock
+from cli.records.clients.clock import Clock
 from wire.api_table import SCHEMAS
-from wire.batch import BatchHeader, RecordView, encode_records, iterate_batches
-from wire.codec import (
+from wire.batches.batch import BatchHeader, RecordView, encode_records, iterate_batches
+from wire.messages.codec import (
     decode_request,
     decode_response,
     encode_request,
@@ -24,7 +24,7 @@ from wire.codec import (
     newest,
     split_request,
 )
-from wire.conversion import default_entity
+from wire.messages.conversion import default_entity
 from wire.types import LeaderEpoch, Offset
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, DELETE_RECORDS, INIT_PRODUCER_ID = 0, 1, 2, 3, 21, 22

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.records.broker import Broker, Log
-from wire.batch import CONTROL_BIT
+from wire.batches.batch import CONTROL_BIT
 
 TRANSACTIONAL = 0x10
 COMMIT, ABORT = b"\0\0\0\1", b"\0\0\0\0"

@@ -9,8 +9,8 @@ import pytest
 from cli.arguments import UsageError
 from cli.kafka_errors import exception_class, exception_text
 from cli.records import delete_records, get_offsets, log_dirs
+from cli.records.clients.topic_metadata import NO_LEADER, Partition
 from cli.records.partition_rules import rules_of, topic_and_numbers
-from cli.records.topic_metadata import NO_LEADER, Partition
 from tests.cli.records.broker import DELETE_RECORDS, DESCRIBE_LOG_DIRS, LIST_OFFSETS, Broker, Log
 from tests.cli.records.golden import run_command
 

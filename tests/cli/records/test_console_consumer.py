@@ -8,13 +8,13 @@ import pytest
 
 from cli.arguments import UsageError
 from cli.records import console_consumer
-from cli.records.deserializers import DeserializeError, deserializer_of
-from cli.records.fetcher import CREATE_TIME, NO_TIMESTAMP, Fetched
-from cli.records.formatters import default_formatter, formatter_of, json_formatter
-from cli.records.topic_metadata import Partition
+from cli.records.clients.fetcher import CREATE_TIME, NO_TIMESTAMP, Fetched
+from cli.records.clients.topic_metadata import Partition
+from cli.records.formats.deserializers import DeserializeError, deserializer_of
+from cli.records.formats.formatters import default_formatter, formatter_of, json_formatter
 from tests.cli.records.broker import FETCH, LIST_OFFSETS, Broker, Log
 from tests.cli.records.golden import run_command
-from wire.batch import RecordView
+from wire.batches.batch import RecordView
 from wire.types import Offset
 
 S = ["--bootstrap-server", "h:1"]

@@ -9,14 +9,14 @@ import pytest
 
 from cli.arguments import UsageError
 from cli.records import console_producer
-from cli.records.client_configs import producer_config
-from cli.records.line_reader import ReadError, ReadRecord, reader_of
-from cli.records.lines import Lines
-from cli.records.producer import ProducerConfig
+from cli.records.clients.client_configs import producer_config
+from cli.records.clients.producer import ProducerConfig
+from cli.records.formats.line_reader import ReadError, ReadRecord, reader_of
+from cli.records.formats.lines import Lines
 from tests.cli.records.broker import PRODUCE, Broker
 from tests.cli.records.golden import captured, outputs, run_command
 from tests.cli.records.recorded_topics import AUDIT, broker, write_files
-from wire.compression import Codec
+from wire.batches.compression import Codec
 
 S = ["--bootstrap-server", "h:1", "--topic", "t"]
 

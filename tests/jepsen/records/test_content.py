@@ -5,7 +5,7 @@ import pytest
 from jepsen.clients import Refused
 from jepsen.records.brokers import Row, rows_of
 from jepsen.records.payload import FILLING_BYTES_MAX, content_of, value_of
-from wire.batch import encode_batch, iterate_batches
+from wire.batches.batch import encode_batch, iterate_batches
 
 
 def test_a_value_comes_out_of_its_record():

@@ -15,11 +15,11 @@ from jepsen.records.producer import Acknowledged, GivenUp, Producer
 from jepsen.records.requests import INIT_PRODUCER_ID, PRODUCE, TopicPartition
 from tests.jepsen.test_connections import API_VERSIONS, listening
 from wire.api_table import ListenerKind, api_versions_body, apis
-from wire.batch import iterate_batches
-from wire.codec import newest
-from wire.compression import Codec
-from wire.connection import ServerConnection
+from wire.batches.batch import iterate_batches
+from wire.batches.compression import Codec
+from wire.connections.connection import ServerConnection
 from wire.errors import ErrorCode
+from wire.messages.codec import newest
 
 METADATA = 3
 KEY = TopicPartition("log-a", 0)

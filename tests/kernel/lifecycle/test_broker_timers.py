@@ -39,9 +39,9 @@ from storage.errors import OutOfSpaceError
 from tests.kernel.harness import CLUSTER_ID, LATENCY_MS, World, config_of, create_topic_body
 from tests.kernel.test_kernel import ready_world
 from wire.api_keys import BROKER_HEARTBEAT, BROKER_REGISTRATION
-from wire.codec import newest
-from wire.conversion import default_entity
 from wire.errors import ErrorCode
+from wire.messages.codec import newest
+from wire.messages.conversion import default_entity
 from wire.types import DirectoryId, LeaderAndEpoch, LeaderEpoch, NodeId, TopicId
 
 SELF = NodeId(1)

@@ -27,9 +27,9 @@ from network.peers import Peers
 from network.timers import HEARTBEAT, ISR_EXPANSION, NEVER_MS
 from quorum_controller.result import RequestContext
 from tests.kernel.harness import config_of
-from wire import codec
 from wire.api_keys import ALTER_PARTITION, BROKER_HEARTBEAT, BROKER_REGISTRATION
 from wire.errors import ErrorCode
+from wire.messages import codec
 from wire.types import (
     BrokerEpoch,
     DirectoryId,

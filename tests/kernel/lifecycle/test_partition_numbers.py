@@ -10,7 +10,7 @@ from storage.log_dir.partition_directories import open_metadata_log
 from storage.logs.log import LogConfig
 from tests.kernel.harness import World
 from tests.network.raw_client import ready_world
-from wire.batch import encode_batch
+from wire.batches.batch import encode_batch
 from wire.types import DirectoryId, LeaderEpoch, NodeId, Offset, PartitionEpoch, TopicId
 
 TOPIC = TopicId(b"t" * 16)

@@ -25,9 +25,9 @@ from tests.kernel.port import (
     told,
 )
 from tests.kernel.quorum.test_snapshots import CHUNKS, SMALL, create, said
-from wire import codec
 from wire.api_keys import ALLOCATE_PRODUCER_IDS, UNREGISTER_BROKER
 from wire.errors import ErrorCode
+from wire.messages import codec
 from wire.types import DirectoryId, NodeId
 
 

@@ -26,9 +26,9 @@ from network.timers import DIRECTORY_REPORT, HEARTBEAT, NEVER_MS
 from quorum_controller.result import RequestContext
 from tests.kernel.harness import CLUSTER_ID, config_of
 from wire.api_keys import BROKER_HEARTBEAT
-from wire.codec import newest
-from wire.conversion import default_entity
 from wire.errors import ErrorCode
+from wire.messages.codec import newest
+from wire.messages.conversion import default_entity
 from wire.types import BrokerEpoch, DirectoryId, LeaderAndEpoch, LeaderEpoch, NodeId, Offset
 
 SELF = NodeId(1)

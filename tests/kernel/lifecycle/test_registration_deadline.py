@@ -12,8 +12,8 @@ from metadata.image import METADATA_VERSION
 from network.peers import GIVE_UP_MS
 from storage.log_dir.bootstrap_checkpoint import write_bootstrap_checkpoint
 from tests.kernel.harness import Node, World, config_of
-from wire import codec
 from wire.errors import ErrorCode
+from wire.messages import codec
 
 UPDATE_FEATURES = 57
 LIMIT_MS = 3_000

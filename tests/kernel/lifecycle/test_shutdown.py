@@ -10,8 +10,8 @@ from metadata.image import Partition
 from network.timers import HEARTBEAT, REGISTRATION_TIMEOUT, SHUTDOWN_CHECK
 from raft.roles import Resigned, Unattached
 from tests.kernel.harness import World, create_topic_body
-from wire import codec
 from wire.errors import ErrorCode
+from wire.messages import codec
 from wire.types import NodeId
 
 TELLS = "unacknowledged"

@@ -25,15 +25,16 @@ from kernel.quorum.messages.table import (
     response_to_wire,
 )
 from raft import messages
-from wire import codec, ids, metadata_fetch
-from wire.codec import (
+from wire import ids
+from wire.errors import ErrorCode
+from wire.messages import codec, metadata_fetch
+from wire.messages.codec import (
     decode_request,
     decode_response,
     encode_request,
     encode_response,
     split_request,
 )
-from wire.errors import ErrorCode
 from wire.types import Endpoint, OffsetAndEpoch
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "raft" / "pairs.jsonl"

@@ -18,11 +18,11 @@ from storage.log_dir.snapshot_files import snapshot_name
 from storage.vfs import write_file_atomically
 from tests.kernel.harness import World
 from tests.kernel.serving.test_hostile_values import RawClient, around, body_of
-from wire import codec
 from wire.api_keys import FETCH, FETCH_SNAPSHOT
 from wire.api_table import ListenerKind
-from wire.batch import iterate_batches
+from wire.batches.batch import iterate_batches
 from wire.errors import ErrorCode
+from wire.messages import codec
 from wire.types import LeaderEpoch, Offset, OffsetAndEpoch
 
 INT32_MAX = 2**31 - 1

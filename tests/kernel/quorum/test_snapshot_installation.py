@@ -24,7 +24,7 @@ from storage.errors import FsyncError, OutOfSpaceError
 from storage.space_reserve import RESERVE_NAME
 from tests.kernel.harness import CLUSTER_ID, config_of
 from tests.selection import thinned
-from wire.batch import encode_batch
+from wire.batches.batch import encode_batch
 from wire.types import LeaderEpoch, Offset, OffsetAndEpoch
 
 CONFIG = config_of(1)

@@ -20,10 +20,10 @@ from quorum_controller.security.authorization import (
     host_text,
 )
 from tests.kernel.harness import World
-from wire import codec
 from wire.api_keys import CREATE_ACLS, DESCRIBE_QUORUM, ENVELOPE
-from wire.codec import encode_request
 from wire.errors import ErrorCode, RemoteProtocolError
+from wire.messages import codec
+from wire.messages.codec import encode_request
 from wire.types import LeaderEpoch, NodeId, PartitionEpoch
 
 METADATA, DESCRIBE_TOPIC_PARTITIONS, VOTE = 3, 75, 52

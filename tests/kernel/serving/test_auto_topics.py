@@ -13,11 +13,11 @@ from network.answers import Encoded
 from quorum_controller.security.authorization import AccessRules
 from tests.kernel.harness import Client, World, config_of
 from tests.kernel.port import image_of, serving_world
-from wire import codec
 from wire.api_keys import CREATE_ACLS, CREATE_TOPICS, METADATA
-from wire.connection import Request
+from wire.connections.connection import Request
+from wire.connections.framing import frame
 from wire.errors import ErrorCode
-from wire.framing import frame
+from wire.messages import codec
 
 DESCRIBE, CREATE, CLUSTER_ACTION = 8, 5, 9
 TOPIC, CLUSTER = 2, 4

@@ -12,10 +12,10 @@ from metadata.image import EMPTY
 from metadata.node_configs import NodeConfigs
 from network.answers import Encoded
 from quorum_controller.configs.alter_configs import incremental_alter_configs_response
-from wire import codec
 from wire.api_keys import INCREMENTAL_ALTER_CONFIGS
-from wire.connection import Request
+from wire.connections.connection import Request
 from wire.errors import ApiError, ErrorCode
+from wire.messages import codec
 
 TAKEN = ApiError(ErrorCode.none)
 GONE = ApiError(ErrorCode.unknown_topic_or_partition, "The topic 'b' does not exist.")

@@ -4,9 +4,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 from kernel.serving.dispatch import envelope_answer
-from wire import codec
-from wire.conversion import default_entity
 from wire.errors import ErrorCode
+from wire.messages import codec
+from wire.messages.conversion import default_entity
 
 CREATE_TOPICS = 19
 

@@ -13,10 +13,10 @@ from storage.logs.log import LogConfig
 from tests.kernel.harness import World, create_topic_body
 from tests.network.raw_client import Raw, ready_world
 from wire.api_keys import BROKER_HEARTBEAT, BROKER_REGISTRATION
-from wire.batch import encode_batch
-from wire.codec import default_request, encode_request, newest
+from wire.batches.batch import encode_batch
+from wire.connections.framing import frame
 from wire.errors import ErrorCode
-from wire.framing import frame
+from wire.messages.codec import default_request, encode_request, newest
 from wire.types import LeaderEpoch, Offset
 
 METADATA = 3

@@ -23,12 +23,12 @@ from network.peers import GIVE_UP_MS, Peers
 from network.timers import FORWARDING
 from quorum_controller.result import RequestContext
 from tests.kernel.harness import World, create_topic_body
-from wire import codec
 from wire.api_keys import ENVELOPE
 from wire.api_table import Api, ListenerKind, api_versions_body
-from wire.client_connection import ClientConnection
-from wire.connection import Request, ServerConnection
+from wire.connections.client_connection import ClientConnection
+from wire.connections.connection import Request, ServerConnection
 from wire.errors import ErrorCode
+from wire.messages import codec
 from wire.types import LeaderAndEpoch, LeaderEpoch, NodeId
 
 CREATE_TOPICS = 19

@@ -23,11 +23,11 @@ from metadata.config_schema import (
 from tests.kernel.harness import World
 from tests.kernel.lifecycle.test_shutdown import ready_world
 from tests.selection import thinned
-from wire import codec
 from wire.api_table import SCHEMAS, ListenerKind, api_name
-from wire.conversion import default_entity, entity_of, field_types, is_array, is_nullable
+from wire.connections.framing import FrameReader, frame
 from wire.errors import LocalProtocolError
-from wire.framing import FrameReader, frame
+from wire.messages import codec
+from wire.messages.conversion import default_entity, entity_of, field_types, is_array, is_nullable
 
 TEXTS = (
     "", "\x00", "9" * 5000, "-" + "9" * 5000, "x" * 32_767, "\u0661", "1_0", " 1 ", "1e400", "*",

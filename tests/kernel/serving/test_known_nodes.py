@@ -4,8 +4,8 @@ import pytest
 
 from tests.kernel.harness import World, config_of
 from tests.network.raw_client import Raw, api_versions, ready_world
-from wire.codec import default_request
 from wire.errors import ErrorCode
+from wire.messages.codec import default_request
 
 METADATA = 3
 DESCRIBE_CLUSTER = 60

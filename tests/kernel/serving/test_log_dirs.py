@@ -12,9 +12,9 @@ from metadata.image import METADATA_VERSION, Image
 from quorum_controller.security.authorization import AccessRules, Caller
 from storage.log_dir.bootstrap_checkpoint import write_bootstrap_checkpoint
 from tests.kernel.harness import World
-from wire import codec
 from wire.api_keys import ALTER_PARTITION_REASSIGNMENTS, DESCRIBE_LOG_DIRS
 from wire.errors import ErrorCode
+from wire.messages import codec
 
 
 def asked(world: World, topics: dict[str, tuple[int, ...]] | None, version: int = 5) -> Any:

@@ -9,7 +9,6 @@ from network.timers import IDLE
 from tests.kernel.harness import World
 from tests.kernel.port import PORT, post, serving_world
 from tests.network.raw_client import ready_world
-from wire import codec
 from wire.api_keys import (
     API_VERSIONS,
     DESCRIBE_LOG_DIRS,
@@ -18,7 +17,8 @@ from wire.api_keys import (
     PRODUCE,
 )
 from wire.api_table import SCHEMAS, ListenerKind
-from wire.conversion import default_entity
+from wire.messages import codec
+from wire.messages.conversion import default_entity
 
 BROKER = ListenerKind.BROKER
 DELETE_RECORDS, INIT_PRODUCER_ID = 21, 22

@@ -11,11 +11,11 @@ from kio.serial import entity_reader, entity_writer
 
 from kernel.serving.record_requests import NO_GROUPS, NOT_PRODUCED
 from tests.kernel.harness import World
-from wire.codec import entity_class, has_flexible_response_header, is_flexible
-from wire.conversion import default_of
+from wire.connections.framing import FrameReader, frame
+from wire.connections.headers import RequestHeader, encode_request_header
 from wire.errors import ErrorCode
-from wire.framing import FrameReader, frame
-from wire.headers import RequestHeader, encode_request_header
+from wire.messages.codec import entity_class, has_flexible_response_header, is_flexible
+from wire.messages.conversion import default_of
 
 PRODUCE, FETCH, LIST_OFFSETS, FIND_COORDINATOR = 0, 1, 2, 10
 RECORDS = b"\xff" * 100

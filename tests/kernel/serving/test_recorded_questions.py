@@ -10,8 +10,8 @@ import pytest
 
 from tests.kernel.harness import World
 from tests.quorum_controller.recorded_pairs import answered
-from wire import codec
 from wire.api_keys import API_VERSIONS, DESCRIBE_QUORUM
+from wire.messages import codec
 
 QUESTIONS = answered("API_VERSIONS", "DESCRIBE_QUORUM")
 OF_4_3 = [pair for pair in QUESTIONS if pair["kafka_version"] == "4.3.1"]

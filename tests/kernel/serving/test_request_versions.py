@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.kernel.test_kernel import ready_world
-from wire import codec
 from wire.api_keys import LIST_CONFIG_RESOURCES
+from wire.messages import codec
 
 
 @pytest.mark.parametrize(("version", "listed"), [(0, set()), (1, {"1", "a"})])

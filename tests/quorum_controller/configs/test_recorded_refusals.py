@@ -23,9 +23,9 @@ from quorum_controller.query_context import QueryContext
 from quorum_controller.result import Draft, RequestContext
 from tests.quorum_controller.controller_harness import Harness, topic
 from tests.quorum_controller.recorded import FEATURES
-from wire import codec
 from wire.api_keys import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from wire.errors import ApiError
+from wire.messages import codec
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "quorum_controller" / "settings_refusals.jsonl"
 SAMPLES = [json.loads(line) for line in GOLDEN.read_text().splitlines()]

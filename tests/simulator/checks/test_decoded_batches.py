@@ -7,8 +7,8 @@ from metadata.loader import committed_batches
 from metadata.records import NoOpRecord, TopicRecord
 from metadata.schema import MetadataRecordError
 from simulator.checks.decoded_batches import DecodedBatches
-from wire.batch import encode_batch, encode_control_batch
-from wire.control_records import ControlType
+from wire.batches.batch import encode_batch, encode_control_batch
+from wire.batches.control_records import ControlType
 from wire.errors import CorruptBatchError
 
 TOPIC = record_codec.encode(TopicRecord(name="t", topic_id=bytes(range(16))), 0)

@@ -34,7 +34,7 @@ from tests.simulator.worlds import (
     state_of,
     store,
 )
-from wire.batch import encode_batch
+from wire.batches.batch import encode_batch
 from wire.types import NodeId, OffsetAndEpoch, ReplicaKey
 
 NOW_MS = 1_700_000_000_000

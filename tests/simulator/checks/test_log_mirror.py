@@ -9,7 +9,7 @@ from simulator.checks.log_mirror import (
     segment_paths,
 )
 from simulator.cluster.memory_vfs import MemoryVfs
-from wire.batch import encode_batch
+from wire.batches.batch import encode_batch
 
 NOW_MS = 1_700_000_000_000
 

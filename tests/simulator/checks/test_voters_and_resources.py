@@ -9,7 +9,7 @@ from raft.quorum import VoteTally
 from raft.roles import Candidate, Follower
 from simulator.checks.violation import Violation
 from tests.simulator.worlds import follower, leader, quiet_world
-from wire.batch import encode_control_batch
+from wire.batches.batch import encode_control_batch
 from wire.types import ReplicaKey
 
 STRANGER = 77

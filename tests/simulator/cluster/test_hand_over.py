@@ -12,8 +12,8 @@ from simulator.cluster.hand_over import HandedServerConnection, HandOver
 from tests.selection import thinned
 from wire.api_keys import API_VERSIONS, DESCRIBE_QUORUM, FETCH
 from wire.api_table import ListenerKind, api_versions_body, apis
-from wire.client_connection import ClientConnection
-from wire.codec import (
+from wire.connections.client_connection import ClientConnection
+from wire.messages.codec import (
     default_request,
     encode_request,
     encode_response,
@@ -21,7 +21,7 @@ from wire.codec import (
     read_response,
     split_request,
 )
-from wire.fetch_messages import FetchRequest, FetchResponse
+from wire.messages.fetch_messages import FetchRequest, FetchResponse
 
 FAST = Options(node_count=3, duration_us=4_000_000, write_count=15)
 IDLE = FetchRequest(fetch_offset=1, max_wait_ms=500, max_bytes=1000)

@@ -20,7 +20,7 @@ from storage.errors import CorruptFileError, CorruptLogError
 from storage.segments.read_check import first_damage
 from tests.selection import thinned
 from tests.simulator.worlds import follower, leader, quiet_world
-from wire.batch import encode_batch
+from wire.batches.batch import encode_batch
 
 SECOND_US = 1_000_000
 ONLY_DAMAGE = Options(node_count=3, faults=DAMAGES, duration_us=6_000_000, write_count=20)

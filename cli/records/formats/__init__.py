@@ -1,0 +1,1 @@
+"""Records as text: Kafka's line reader, deserializers and message formatters."""

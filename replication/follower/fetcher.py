@@ -1,0 +1,479 @@
+"""The fetcher of a follower: replicates partitions from one leader, one Fetch in flight at a time.
+
+Each partition is ready, delayed after an error for `replica.fetch.backoff.ms`, or asking the leader
+for the ends of its log. Only ready ones are fetched. An answer for a partition that has changed in
+the meantime is ignored. A partition that cannot be replicated at all has failed: it leaves the
+fetcher, until metadata with another leader epoch assign it again.
+
+                      .--- error ---> delayed --- time ---.
+    assigned ---> ready <---------------------------------'
+                      '--- OFFSET_OUT_OF_RANGE ---> asking ---> ready, its log truncated
+
+    INV-RF-1  a ready partition is fetched from the end of its log
+
+apache/kafka: core/.../server/{AbstractFetcherThread,ReplicaFetcherThread}.scala (4.x, where
+leaders answer diverging epochs)
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from network.clock import Clock
+from network.effects import Log, LogLevel, LogSink
+from replication.counters import Counters
+from replication.follower.follower_session import FollowerSession, Verdict
+from replication.follower.following import FetchedFromLeader
+from replication.partition import Partition
+from replication.reading import EARLIEST, LATEST
+from storage.errors import FsyncError, OutOfSpaceError
+from storage.logs.append_info import UnexpectedOffsetError
+from storage.logs.unified_log import UnifiedLog
+from storage.producers.producer_state import ProducerStateError
+from wire.errors import CorruptBatchError, ErrorCode, RemoteProtocolError
+from wire.messages.replica_fetch import (
+    ReplicaFetchedPartition,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+    ReplicaFetchRow,
+)
+from wire.types import BrokerEpoch, LeaderEpoch, NodeId, Offset, TopicIdPartition
+
+_DISK_ERRORS: Final = (OSError, OutOfSpaceError, FsyncError)
+_UNUSABLE: Final = (UnexpectedOffsetError, ProducerStateError)
+"""Errors of records that no repetition mends."""
+
+
+class FetcherConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Settings of the fetches of a follower; the keys are Kafka's."""
+
+    node_id: NodeId
+    wait_ms_max: int = 500
+    """`replica.fetch.wait.max.ms`"""
+    bytes_min: int = 1
+    """`replica.fetch.min.bytes`"""
+    bytes_max: int = 1024 * 1024
+    """`replica.fetch.max.bytes`, of a partition."""
+    response_bytes_max: int = 10 * 1024 * 1024
+    """`replica.fetch.response.max.bytes`"""
+    backoff_ms: int = 1000
+    """`replica.fetch.backoff.ms`"""
+    fetchers: int = 1
+    """`num.replica.fetchers`: fetchers of each leader."""
+
+
+class FollowerBroker(msgspec.Struct, frozen=True, kw_only=True):
+    """This broker, as its fetchers see it."""
+
+    config: FetcherConfig
+    clock: Clock
+    effects: LogSink
+    broker_epoch: Callable[[], BrokerEpoch | None]
+    partition_of: Callable[[TopicIdPartition], Partition | None]
+    counters: Counters
+    took: Callable[[TopicIdPartition, bool], None]
+    """Called after an append or a truncation, with True if the high watermark was raised."""
+    disk_failed: Callable[[TopicIdPartition, Exception], None]
+    """Called for a partition that has failed by its disk, with the OSError, OutOfSpaceError or
+    FsyncError."""
+
+
+class OffsetQuestion(msgspec.Struct, frozen=True):
+    """A ListOffsets for one partition: where the log of the leader ends, or begins."""
+
+    key: TopicIdPartition
+    topic_name: str
+    leader_epoch: LeaderEpoch
+    timestamp: int
+    """LATEST or EARLIEST."""
+
+
+class _State:
+    """A partition in a fetcher."""
+
+    __slots__ = (
+        "delayed_until_ms",
+        "fetch_offset",
+        "is_asking",
+        "key",
+        "lag",
+        "last_fetched_epoch",
+        "leader_end_offset",
+        "leader_epoch",
+        "topic_name",
+    )
+
+    def __init__(self, key: TopicIdPartition, topic_name: str, leader_epoch: LeaderEpoch) -> None:
+        self.key = key
+        self.topic_name = topic_name
+        self.leader_epoch = leader_epoch
+        self.fetch_offset = Offset(0)
+        self.last_fetched_epoch: LeaderEpoch | None = None
+        self.lag: int | None = None
+        self.delayed_until_ms: int | None = None
+        self.is_asking = False
+        self.leader_end_offset: Offset | None = None
+        """Answered to the first question."""
+
+    @property
+    def is_ready(self) -> bool:
+        return self.delayed_until_ms is None and not self.is_asking
+
+
+class Fetcher:
+    """The fetcher of one number and leader.
+
+    Args:
+        broker: this one.
+        failed: partitions that have failed are added to it, with the reason.
+    """
+
+    def __init__(self, broker: FollowerBroker, failed: dict[TopicIdPartition, str]) -> None:
+        self._broker = broker
+        self._counters = broker.counters
+        self._config = broker.config
+        self._clock = broker.clock
+        self._effects = broker.effects
+        self._failed = failed
+        self._session = FollowerSession()
+        self._states: dict[TopicIdPartition, _State] = {}
+        self._delayed: dict[TopicIdPartition, _State] = {}
+        """In the order in which the delays end, which are all as long."""
+        self._questions: list[OffsetQuestion] = []
+        self._is_in_flight = False
+
+    @property
+    def is_idle(self) -> bool:
+        """True without partitions and without a request in flight."""
+        return not self._states and not self._is_in_flight
+
+    def lags(self) -> Mapping[TopicIdPartition, int]:
+        """Number of records up to the leader's high watermark, -1 before the first answer."""
+        return {key: -1 if state.lag is None else state.lag for key, state in self._states.items()}
+
+    def lag(self, key: TopicIdPartition) -> int | None:
+        """Lag of one partition; None before the first answer, or if it is not fetched here."""
+        state = self._states.get(key)
+        return None if state is None else state.lag
+
+    @property
+    def lag_max(self) -> int:
+        """The largest of the lags; 0 without one."""
+        return max((state.lag or 0 for state in self._states.values()), default=0)
+
+    # -- partitions -----------------------------------------------------------------------------
+
+    def assign(self, key: TopicIdPartition, topic_name: str, leader_epoch: LeaderEpoch) -> None:
+        """Fetch a partition from the end of its log; nothing changes in the same leader epoch.
+
+        A log without epochs, of the oldest formats, cannot be compared with the leader's: what is
+        above its high watermark goes.
+        """
+        known = self._states.get(key)
+        if known is not None and known.leader_epoch == leader_epoch:
+            return
+        self.remove(key)
+        state = self._states[key] = _State(key, topic_name, leader_epoch)
+        partition = self._broker.partition_of(key)
+        if partition is None or partition.log is None:
+            self._fail(state, "it has no log")
+            return
+        log = partition.log
+        if log.last_epoch is None and log.end_offset > log.high_watermark:
+            self._truncate(state, Offset(log.high_watermark))
+        else:
+            self._continue(state, log)
+
+    def remove(self, key: TopicIdPartition) -> None:
+        """Fetch a partition no more; what is in flight for it will be ignored."""
+        if self._states.pop(key, None) is not None:
+            self._delayed.pop(key, None)
+            self._session.leave_out(key)
+
+    def _continue(self, state: _State, log: UnifiedLog) -> None:
+        """Let a partition be fetched from the end of its log."""
+        state.is_asking, state.leader_end_offset = False, None
+        state.fetch_offset = Offset(log.end_offset)
+        epoch = log.last_epoch
+        state.last_fetched_epoch = None if epoch is None else LeaderEpoch(epoch)
+        row = ReplicaFetchRow(
+            fetch_offset=state.fetch_offset,
+            current_leader_epoch=state.leader_epoch,
+            last_fetched_epoch=state.last_fetched_epoch,
+            log_start_offset=Offset(log.log_start_offset),
+            max_bytes=self._config.bytes_max,
+        )
+        self._session.want(state.key, row)
+
+    def _delay(self, state: _State) -> None:
+        """Leave a partition out for the back-off; a delay is not prolonged."""
+        state.is_asking, state.leader_end_offset = False, None
+        self._session.leave_out(state.key)
+        if state.delayed_until_ms is None:
+            state.delayed_until_ms = self._clock.now_ms + self._config.backoff_ms
+            self._delayed[state.key] = state
+
+    def _fail(self, state: _State, reason: str, level: LogLevel = LogLevel.ERROR) -> None:
+        self.remove(state.key)
+        self._failed[state.key] = reason
+        self._log(level, "replica_failed", state, reason=reason)
+
+    def _log(self, level: LogLevel, event: str, state: _State, **fields: object) -> None:
+        where = {"topic": state.topic_name, "partition": state.key[1]}
+        epoch = {"leader_epoch": state.leader_epoch, "fetch_offset": state.fetch_offset}
+        self._effects.append(Log(level, event, where | epoch | fields))
+
+    def _log_of(self, state: _State) -> UnifiedLog | None:
+        """The log of a partition that is still here."""
+        partition = self._broker.partition_of(state.key)
+        return None if partition is None else partition.log
+
+    # -- requests -------------------------------------------------------------------------------
+
+    def next_ms(self) -> int | None:
+        """Time of the next request; None while one is in flight, and without partitions."""
+        if self._is_in_flight:
+            return None
+        if self._session.has_request or self._questions:
+            return self._clock.now_ms
+        first = next(iter(self._delayed.values()), None)
+        return None if first is None else first.delayed_until_ms
+
+    def next_request(self) -> ReplicaFetchRequest | None:
+        """The Fetch to send now, if any; it is in flight from here on."""
+        if self._is_in_flight:
+            return None
+        self._end_delays()
+        if not self._session.has_request:
+            return None
+        self._is_in_flight = True
+        part, config = self._session.next_request(), self._config
+        return ReplicaFetchRequest(
+            replica_id=config.node_id,
+            replica_epoch=self._broker.broker_epoch(),
+            max_wait_ms=config.wait_ms_max,
+            min_bytes=config.bytes_min,
+            max_bytes=config.response_bytes_max,
+            session_id=part.session_id,
+            session_epoch=part.epoch,
+            rows=part.rows,
+            forgotten=part.forgotten,
+        )
+
+    def _end_delays(self) -> None:
+        now_ms = self._clock.now_ms
+        for state in list(self._delayed.values()):
+            assert state.delayed_until_ms is not None, f"{state.key=} is not delayed"
+            if state.delayed_until_ms > now_ms:
+                break
+            del self._delayed[state.key]
+            state.delayed_until_ms = None
+            log = self._log_of(state)
+            if log is None:
+                self._fail(state, "it has no log")
+            else:
+                self._continue(state, log)
+
+    def take_questions(self) -> list[OffsetQuestion]:
+        """The ListOffsets to send now, before the next Fetch, behind which they would wait."""
+        questions, self._questions = self._questions, []
+        return questions
+
+    # -- responses ------------------------------------------------------------------------------
+
+    def on_failure(self) -> None:
+        """The request in flight has no response: all partitions wait."""
+        assert self._is_in_flight, "no request is in flight"
+        self._is_in_flight = False
+        self._session.on_failure()
+        self._delay_all()
+
+    def _delay_all(self) -> None:
+        for state in self._states.values():
+            if not state.is_asking:
+                self._delay(state)
+
+    def on_response(self, response: ReplicaFetchResponse) -> None:
+        """Take the response to the request in flight."""
+        assert self._is_in_flight, "no request is in flight"
+        self._is_in_flight = False
+        verdict = self._session.on_response(response)
+        if verdict is Verdict.REFUSED:
+            fields = {"code": response.code.name, "partitions": len(self._states)}
+            self._effects.append(Log(LogLevel.WARN, "replica_fetch_refused", fields))
+            self._delay_all()
+        elif verdict is Verdict.TAKEN:
+            for fetched in response.partitions:
+                self._take(fetched)
+
+    def _take(self, fetched: ReplicaFetchedPartition) -> None:
+        state = self._states.get(fetched.key)
+        requested = self._session.sent_row(fetched.key)
+        if state is None or requested is None or not state.is_ready:
+            return
+        is_stale = (
+            requested.fetch_offset != state.fetch_offset
+            or requested.current_leader_epoch != state.leader_epoch
+        )
+        if is_stale:
+            return
+        if fetched.code is ErrorCode.none:
+            self._take_records(state, fetched)
+        else:
+            self._take_error(state, fetched.code)
+
+    def _take_error(self, state: _State, code: ErrorCode) -> None:
+        """Handle a partition that the leader did not read.
+
+        FENCED_LEADER_EPOCH: another leader epoch has begun, of which metadata will tell. All others
+        may pass, such as those of a topic that the leader does not know yet.
+        """
+        if code is ErrorCode.offset_out_of_range:
+            self._session.leave_out(state.key)
+            state.is_asking = True
+            self._ask(state, LATEST)
+        elif code is ErrorCode.fenced_leader_epoch:
+            self._fail(state, "the leader has a later epoch", LogLevel.INFO)
+        else:
+            self._log(LogLevel.INFO, "replica_fetch_delayed", state, code=code.name)
+            self._delay(state)
+
+    def _take_records(self, state: _State, fetched: ReplicaFetchedPartition) -> None:
+        """Append or truncate; errors of the disk and of records end the replication."""
+        try:
+            if fetched.diverging_epoch is not None:
+                self._truncate_to_leader(state, fetched)
+            else:
+                self._append(state, fetched)
+        except (CorruptBatchError, RemoteProtocolError) as error:
+            self._log(LogLevel.ERROR, "replica_fetch_invalid", state, reason=str(error))
+            self._delay(state)
+        except _DISK_ERRORS as error:
+            self._fail_by_disk(state, error)
+        except _UNUSABLE as error:
+            self._fail(state, str(error))
+
+    def _fail_by_disk(self, state: _State, error: Exception) -> None:
+        self._fail(state, str(error))
+        self._broker.disk_failed(state.key, error)
+
+    def _append(self, state: _State, fetched: ReplicaFetchedPartition) -> None:
+        partition = self._broker.partition_of(state.key)
+        if partition is None or partition.log is None:
+            self._fail(state, "it has no log")
+            return
+        log = partition.log
+        if log.end_offset != state.fetch_offset:  # INV-RF-1
+            self._fail(state, f"its log ends at {log.end_offset}")
+            return
+        row = FetchedFromLeader(
+            records=fetched.records,
+            high_watermark=fetched.high_watermark,
+            log_start_offset=fetched.log_start_offset,
+        )
+        appended = partition.append_as_follower(row, state.leader_epoch, self._clock.wall_ms)
+        if isinstance(appended, ErrorCode):
+            self._fail(state, appended.name)
+            return
+        self._counters.replication_bytes_in += len(fetched.records)
+        is_stuck = len(fetched.records) > 0 and appended.end_offset == state.fetch_offset
+        state.lag = max(0, fetched.high_watermark - appended.end_offset)
+        self._continue(state, log)
+        if is_stuck:
+            self._log(LogLevel.ERROR, "replica_fetch_invalid", state, reason=appended.stopped)
+            self._delay(state)
+        self._broker.took(state.key, appended.high_watermark_raised)
+
+    # -- truncation -----------------------------------------------------------------------------
+
+    def _truncate_to_leader(self, state: _State, fetched: ReplicaFetchedPartition) -> None:
+        """Truncate by a diverging epoch; the high watermark beside it is taken with the next."""
+        partition, diverging = self._broker.partition_of(state.key), fetched.diverging_epoch
+        assert diverging is not None, f"{fetched=}"
+        wall_ms = self._clock.wall_ms
+        end_offset: Offset | ErrorCode = ErrorCode.not_leader_or_follower
+        if partition is not None:
+            end_offset = partition.truncate_to_leader(diverging, state.leader_epoch, wall_ms)
+        fields = {"diverging_epoch": diverging.epoch, "diverging_end": diverging.offset}
+        self._truncated(state, end_offset, fields)
+
+    def _truncate(self, state: _State, offset: Offset) -> None:
+        """Truncate to an offset; a failure of the disk ends the replication."""
+        partition, wall_ms = self._broker.partition_of(state.key), self._clock.wall_ms
+        end_offset: Offset | ErrorCode = ErrorCode.not_leader_or_follower
+        try:
+            if partition is not None:
+                end_offset = partition.truncate_to(offset, state.leader_epoch, wall_ms)
+        except _DISK_ERRORS as error:
+            self._fail_by_disk(state, error)
+            return
+        self._truncated(state, end_offset, {"offset": offset})
+
+    def _begin_anew(self, state: _State, offset: Offset) -> None:
+        partition, wall_ms = self._broker.partition_of(state.key), self._clock.wall_ms
+        code = ErrorCode.not_leader_or_follower
+        try:
+            if partition is not None:
+                code = partition.truncate_fully_and_start_at(offset, state.leader_epoch, wall_ms)
+        except _DISK_ERRORS as error:
+            self._fail_by_disk(state, error)
+            return
+        self._truncated(state, offset if code is ErrorCode.none else code, {"log_start": offset})
+
+    def _truncated(
+        self, state: _State, end_offset: Offset | ErrorCode, fields: Mapping[str, object]
+    ) -> None:
+        log = self._log_of(state)
+        if isinstance(end_offset, ErrorCode) or log is None:
+            self._fail(state, "it is not followed here")
+            return
+        self._log(LogLevel.INFO, "replica_truncated", state, end_offset=end_offset, **fields)
+        self._continue(state, log)
+        self._broker.took(state.key, False)  # noqa: FBT003 - nothing is raised
+
+    def _ask(self, state: _State, timestamp: int) -> None:
+        self._questions.append(
+            OffsetQuestion(state.key, state.topic_name, state.leader_epoch, timestamp)
+        )
+
+    def on_offset(self, question: OffsetQuestion, answer: Offset | ErrorCode | None) -> None:
+        """Take the answer to a question, None for a lost one; truncate if the log is elsewhere.
+
+        A leader whose log ends below was elected without what the follower has (unclean): that
+        goes. A leader whose log begins above has deleted what is missing: the log begins anew.
+        Otherwise the leader has gone on in the meantime: the fetch is repeated.
+        """
+        state = self._states.get(question.key)
+        if (
+            state is None
+            or not state.is_asking
+            or state.leader_epoch != question.leader_epoch
+            or (state.leader_end_offset is None) is not (question.timestamp == LATEST)
+        ):
+            return
+        log = self._log_of(state)
+        if answer is ErrorCode.fenced_leader_epoch:
+            self._fail(state, "the leader has a later epoch", LogLevel.INFO)
+        elif log is None:
+            self._fail(state, "it has no log")
+        elif answer is None or isinstance(answer, ErrorCode) or answer < 0:
+            self._log(LogLevel.INFO, "replica_offset_unknown", state, answer=str(answer))
+            self._delay(state)
+        else:
+            self._take_offset(state, log, answer)
+
+    def _take_offset(self, state: _State, log: UnifiedLog, answer: Offset) -> None:
+        if state.leader_end_offset is None:
+            if answer < log.end_offset:
+                state.lag = 0
+                self._truncate(state, answer)
+            else:
+                state.leader_end_offset = answer
+                self._ask(state, EARLIEST)
+            return
+        state.lag = max(0, state.leader_end_offset - max(answer, log.end_offset))
+        if answer > log.end_offset:
+            self._begin_anew(state, answer)
+        else:
+            self._continue(state, log)

@@ -1,0 +1,174 @@
+"""Fetch requests to brokers, 4 to 18, read from the frame.
+
+kio needs a microsecond for each partition, this some less and no entities of its own. The metadata
+partition has `wire/messages/metadata_fetch.py`, the requests that a follower sends
+`wire/messages/replica_fetch.py`.
+apache/kafka: clients/.../common/message/FetchRequest.json (4.3.1)
+"""
+
+import struct
+from typing import Final
+
+import msgspec
+
+from wire.errors import RemoteProtocolError
+from wire.messages.field_reader import NOT_READABLE, FieldReader
+from wire.primitives import Buffer
+
+VERSION_MIN: Final = 4
+"""Kafka 4 refuses 0 to 3, which are answered with message sets (KIP-896)."""
+VERSION_MAX: Final = 18
+_LOG_START_VERSION: Final = 5
+_SESSION_VERSION: Final = 7
+_LEADER_EPOCH_VERSION: Final = 9
+_RACK_VERSION: Final = 11
+_FLEXIBLE_VERSION: Final = 12
+_TOPIC_ID_VERSION: Final = 13
+_REPLICA_STATE_VERSION: Final = 15
+_REPLICA_STATE_TAG: Final = 1
+_TOPIC_ID_BYTES: Final = 16
+
+_INT32: Final = struct.Struct(">i")
+_LIMITS: Final = struct.Struct(">iiib")
+_SESSION: Final = struct.Struct(">ii")
+_REPLICA_STATE: Final = struct.Struct(">iq")
+_PARTITION_4: Final = struct.Struct(">iqi")
+_PARTITION_5: Final = struct.Struct(">iqqi")
+_PARTITION_9: Final = struct.Struct(">iiqqi")
+_PARTITION_12: Final = struct.Struct(">iiqiqi")
+
+
+class RequestedPartition(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A partition; -1 is none. `topic` is its name, from version 13 on its id (16 bytes)."""
+
+    topic: str | bytes
+    partition: int
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+
+
+class BrokerFetchRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request of a consumer or a follower; -1 is none."""
+
+    replica_id: int
+    replica_epoch: int = -1
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    is_committed_only: bool
+    """True for isolation level 1, READ_COMMITTED."""
+    session_id: int = 0
+    session_epoch: int = -1
+    partitions: tuple[RequestedPartition, ...]
+    forgotten: tuple[tuple[str | bytes, int], ...] = ()
+    rack_id: str = ""
+
+
+def decode_fetch_request(version: int, body: Buffer, position: int = 0) -> BrokerFetchRequest:
+    """Read a request.
+
+    Args:
+        version: VERSION_MIN to VERSION_MAX.
+        body: the frame.
+        position: behind the header.
+
+    Raises:
+        RemoteProtocolError: lengths that do not fit into the frame, a null where none may be, an
+            unknown isolation level, or text that is not UTF-8. Bytes behind the request are
+            ignored, as in Kafka.
+    """
+    assert VERSION_MIN <= version <= VERSION_MAX, f"{version=}"
+    reader = FieldReader(body, position, is_flexible=version >= _FLEXIBLE_VERSION)
+    try:
+        return _request(reader, version)
+    except NOT_READABLE as error:
+        raise RemoteProtocolError(f"Fetch {version} cannot be read: {error}") from error
+
+
+def _request(reader: FieldReader, version: int) -> BrokerFetchRequest:
+    replica_id = replica_epoch = -1
+    if version < _REPLICA_STATE_VERSION:
+        (replica_id,) = reader.unpack(_INT32)
+    max_wait_ms, min_bytes, max_bytes, isolation_level = reader.unpack(_LIMITS)
+    if isolation_level not in (0, 1):
+        raise ValueError(f"isolation level {isolation_level}")
+    session_id, session_epoch = 0, -1
+    if version >= _SESSION_VERSION:
+        session_id, session_epoch = reader.unpack(_SESSION)
+    partitions = _partitions(reader, version)
+    forgotten = _forgotten(reader, version) if version >= _SESSION_VERSION else ()
+    rack_id = _text(reader, "rack id") if version >= _RACK_VERSION else ""
+    if version >= _FLEXIBLE_VERSION:
+        state = reader.tagged().get(_REPLICA_STATE_TAG)
+        if state is not None and version >= _REPLICA_STATE_VERSION:
+            replica_id, replica_epoch = _REPLICA_STATE.unpack_from(state)
+    return BrokerFetchRequest(
+        replica_id=replica_id,
+        replica_epoch=replica_epoch,
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        is_committed_only=isolation_level == 1,
+        session_id=session_id,
+        session_epoch=session_epoch,
+        partitions=partitions,
+        forgotten=forgotten,
+        rack_id=rack_id,
+    )
+
+
+def _topic(reader: FieldReader, version: int) -> str | bytes:
+    if version >= _TOPIC_ID_VERSION:
+        return bytes(reader.take(_TOPIC_ID_BYTES))
+    return _text(reader, "name of a topic")
+
+
+def _text(reader: FieldReader, what: str) -> str:
+    text = reader.string()
+    if text is None:
+        raise ValueError(f"no {what}")
+    return text
+
+
+def _partitions(reader: FieldReader, version: int) -> tuple[RequestedPartition, ...]:
+    partitions: list[RequestedPartition] = []
+    for _ in range(reader.count()):
+        topic = _topic(reader, version)
+        for _ in range(reader.count()):
+            partitions.append(_partition(reader, version, topic))
+            reader.end()
+        reader.end()
+    return tuple(partitions)
+
+
+def _partition(reader: FieldReader, version: int, topic: str | bytes) -> RequestedPartition:
+    leader_epoch = last_epoch = log_start = -1
+    if version >= _FLEXIBLE_VERSION:
+        number, leader_epoch, offset, last_epoch, log_start, size = reader.unpack(_PARTITION_12)
+    elif version >= _LEADER_EPOCH_VERSION:
+        number, leader_epoch, offset, log_start, size = reader.unpack(_PARTITION_9)
+    elif version >= _LOG_START_VERSION:
+        number, offset, log_start, size = reader.unpack(_PARTITION_5)
+    else:
+        number, offset, size = reader.unpack(_PARTITION_4)
+    return RequestedPartition(
+        topic=topic,
+        partition=number,
+        fetch_offset=offset,
+        max_bytes=size,
+        current_leader_epoch=leader_epoch,
+        last_fetched_epoch=last_epoch,
+        log_start_offset=log_start,
+    )
+
+
+def _forgotten(reader: FieldReader, version: int) -> tuple[tuple[str | bytes, int], ...]:
+    forgotten: list[tuple[str | bytes, int]] = []
+    for _ in range(reader.count()):
+        topic = _topic(reader, version)
+        forgotten += [(topic, reader.unpack(_INT32)[0]) for _ in range(reader.count())]
+        reader.end()
+    return tuple(forgotten)

@@ -1,0 +1,148 @@
+"""Fetch responses of brokers, 4 to 18: everything but the records, which leave from their file.
+
+What stands before the records of a partition and behind them is given in pieces; the sender puts
+the bytes of the log between. The metadata partition has `wire/messages/metadata_fetch.py`.
+apache/kafka: clients/.../common/message/FetchResponse.json (4.3.1)
+"""
+
+import struct
+from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Final
+
+import msgspec
+
+from wire.errors import ErrorCode
+from wire.messages.fields import (
+    LeaderEndpoint,
+    encode_endpoints,
+    encode_length,
+    encode_tagged,
+    encode_text,
+)
+
+VERSION_MIN: Final = 4
+"""Kafka 4 refuses 0 to 3, which carry message sets (KIP-896)."""
+VERSION_MAX: Final = 18
+_LOG_START_VERSION: Final = 5
+_SESSION_VERSION: Final = 7
+_PREFERRED_REPLICA_VERSION: Final = 11
+_FLEXIBLE_VERSION: Final = 12
+_TOPIC_ID_VERSION: Final = 13
+_ENDPOINTS_VERSION: Final = 16
+_DIVERGING_EPOCH_TAG, _CURRENT_LEADER_TAG = 0, 1
+
+_INT32: Final = struct.Struct(">i")
+_OFFSET: Final = struct.Struct(">q")
+_ERROR_AND_SESSION: Final = struct.Struct(">hi")
+_PARTITION: Final = struct.Struct(">ihqq")
+_ABORTED: Final = struct.Struct(">qq")
+_DIVERGING_EPOCH: Final = struct.Struct(">iqb")
+_LEADER: Final = struct.Struct(">iib")
+
+
+class FetchedPartition(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer for a partition; -1 is none. Fields that a version lacks are left out.
+
+    `topic` is its name, from version 13 on its id (16 bytes).
+    """
+
+    topic: str | bytes
+    partition: int
+    code: ErrorCode = ErrorCode.none
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    diverging_epoch: tuple[int, int] | None = None
+    """Epoch and its end offset: the replica truncates to it."""
+    leader: tuple[int, int] | None = None
+    """Id and epoch, beside NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH."""
+    aborted_transactions: tuple[tuple[int, int], ...] | None = None
+    """Producer ids and first offsets; None where uncommitted records are read."""
+    preferred_read_replica: int = -1
+    records_bytes: int = 0
+    """Size of the records that the sender puts behind."""
+
+
+def encode_fetch_response(
+    version: int,
+    answers: Sequence[FetchedPartition],
+    *,
+    throttle_time_ms: int = 0,
+    code: ErrorCode = ErrorCode.none,
+    session_id: int = 0,
+    endpoints: tuple[LeaderEndpoint, ...] = (),
+) -> list[bytes]:
+    """Write a response, without a header.
+
+    Args:
+        version: VERSION_MIN to VERSION_MAX.
+        answers: those of one topic behind each other.
+        throttle_time_ms: time that the client should wait.
+        code: of the session; left out below version 7, as `session_id`.
+        session_id: 0 for none.
+        endpoints: of the leaders that the answers name; left out below version 16.
+
+    Returns:
+        One piece more than `answers`: the records of each stand behind the piece of its number.
+    """
+    assert VERSION_MIN <= version <= VERSION_MAX, f"{version=}"
+    is_flexible = version >= _FLEXIBLE_VERSION
+    topics = [list(of_topic) for _, of_topic in groupby(answers, key=attrgetter("topic"))]
+    piece = [_INT32.pack(throttle_time_ms)]
+    if version >= _SESSION_VERSION:
+        piece.append(_ERROR_AND_SESSION.pack(code.value, session_id))
+    piece.append(encode_length(len(topics), is_flexible=is_flexible))
+    pieces: list[bytes] = []
+    for of_topic in topics:
+        piece += _topic(version, of_topic[0].topic, len(of_topic))
+        for answer in of_topic:
+            pieces.append(b"".join([*piece, _partition(version, answer)]))
+            piece = [_tags(answer)] if is_flexible else []
+        if is_flexible:
+            piece.append(b"\0")
+    if is_flexible:
+        has_endpoints = bool(endpoints) and version >= _ENDPOINTS_VERSION
+        piece.append(encode_tagged({0: encode_endpoints(endpoints)} if has_endpoints else {}))
+    return [*pieces, b"".join(piece)]
+
+
+def _topic(version: int, topic: str | bytes, count: int) -> list[bytes]:
+    is_flexible = version >= _FLEXIBLE_VERSION
+    if isinstance(topic, bytes):
+        assert version >= _TOPIC_ID_VERSION, f"{version=} {topic=}"
+        name = topic
+    else:
+        assert version < _TOPIC_ID_VERSION, f"{version=} {topic=}"
+        name = encode_text(topic, is_flexible=is_flexible)
+    return [name, encode_length(count, is_flexible=is_flexible)]
+
+
+def _partition(version: int, answer: FetchedPartition) -> bytes:
+    """The fields up to the length of the records."""
+    is_flexible = version >= _FLEXIBLE_VERSION
+    parts = [
+        _PARTITION.pack(
+            answer.partition, answer.code.value, answer.high_watermark, answer.last_stable_offset
+        )
+    ]
+    if version >= _LOG_START_VERSION:
+        parts.append(_OFFSET.pack(answer.log_start_offset))
+    aborted = answer.aborted_transactions
+    parts.append(encode_length(-1 if aborted is None else len(aborted), is_flexible=is_flexible))
+    end = b"\0" if is_flexible else b""
+    parts += [_ABORTED.pack(producer_id, first) + end for producer_id, first in aborted or ()]
+    if version >= _PREFERRED_REPLICA_VERSION:
+        parts.append(_INT32.pack(answer.preferred_read_replica))
+    parts.append(encode_length(answer.records_bytes, is_flexible=is_flexible))
+    return b"".join(parts)
+
+
+def _tags(answer: FetchedPartition) -> bytes:
+    fields: dict[int, bytes] = {}
+    if answer.diverging_epoch is not None:
+        fields[_DIVERGING_EPOCH_TAG] = _DIVERGING_EPOCH.pack(*answer.diverging_epoch, 0)
+    if answer.leader is not None:
+        fields[_CURRENT_LEADER_TAG] = _LEADER.pack(*answer.leader, 0)
+    return encode_tagged(fields) if fields else b"\0"
