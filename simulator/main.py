@@ -13,7 +13,6 @@ from typing import Final
 
 from simulator.campaign.arguments import USAGE, parse
 from simulator.mutants.arguments import mutate_parser
-from simulator.records.arguments import records_parser
 
 PATH_CHARACTERS: Final = 200
 """Characters of a path that an error line shows."""
@@ -23,10 +22,9 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line; return the exit code."""
     if arguments[:1] == ["mutate"]:
         return _mutate(arguments[1:])
-    if arguments[:1] == ["records"]:
-        return _records(arguments[1:])
+    has_records = arguments[:1] == ["records"]
     try:
-        parsed = parse(list(arguments))
+        parsed = parse(list(arguments[has_records:]), has_records=has_records)
     except SystemExit as stop:
         return int(stop.code or 0)
     from simulator.campaign.schedule import ScheduleError  # noqa: PLC0415
@@ -54,17 +52,6 @@ def _mutate(arguments: Sequence[str]) -> int:
     from simulator.mutants import command  # noqa: PLC0415
 
     return command.perform(parser, given)
-
-
-def _records(arguments: Sequence[str]) -> int:
-    parser = records_parser()
-    try:
-        given = parser.parse_args(arguments)
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    from simulator.records import command  # noqa: PLC0415
-
-    return command.perform(given)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,11 @@ from simulator.campaign.draw import (
     FSYNC_LIE,
     NAMES,
     NEWEST_DRAWS,
+    RECORDS_FAULTS,
+    RECORDS_SHORT,
+    RECORDS_STANDARD,
+    SHORT,
+    STANDARD,
     VARIATIONS,
     Options,
     Until,
@@ -27,9 +32,9 @@ SEED_MAX: Final = 2**64 - 1
 SEED_COUNT_MAX: Final = 1_000_000_000
 LINE_CHARACTERS: Final = 600
 SHOWN_CHARACTERS: Final = 80
-SHORT: Final = Options(duration_us=10_000_000, write_count=30)
 SHRINK_SECONDS: Final = 60.0
 SEEDS: Final = range(1, 101)
+RECORDS_FAULTS_HELP: Final = f"all, none, or of: {','.join(RECORDS_FAULTS)}"
 FAULTS_HELP: Final = (
     f"all, none, or of: {','.join((*FAULT_CLASSES, *VARIATIONS))}; {FSYNC_LIE} alone: has to fail"
 )
@@ -74,13 +79,13 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(USAGE)
 
 
-def parse(words: list[str]) -> Parsed:
-    """Read a command line.
+def parse(words: list[str], *, has_records: bool = False) -> Parsed:
+    """Read a command line, that of `sim records` if it has records.
 
     Raises:
         SystemExit: 2 with one line on standard error, 0 after --help.
     """
-    parser = _parser()
+    parser = _parser(has_records=has_records)
     given = vars(parser.parse_args(words))  # only what the line names
     _check_together(parser, given)
     fixed = {
@@ -93,7 +98,8 @@ def parse(words: list[str]) -> Parsed:
         )
         if name in given
     }
-    base = SHORT if "short" in given else Options()
+    standard, short = (RECORDS_STANDARD, RECORDS_SHORT) if has_records else (STANDARD, SHORT)
+    base = short if "short" in given else standard
     return Parsed(
         seeds=(given["seed"],) if "seed" in given else given.get("seeds", SEEDS),
         options=msgspec.structs.replace(base, **fixed),
@@ -127,12 +133,14 @@ def _check_together(parser: Parser, given: Mapping[str, object]) -> None:
                 parser.error(f"--{name} is one run, once: leave --{many} out")
 
 
-def _parser() -> Parser:
+def _parser(*, has_records: bool) -> Parser:
     parser = Parser(
-        "kraftline sim",
+        "kraftline sim records" if has_records else "kraftline sim",
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
-        description="Run whole clusters in one process: one seed, one run, always the same.",
+        description="Run clusters whose brokers keep records, with producers and consumers."
+        if has_records
+        else "Run whole clusters in one process: one seed, one run, always the same.",
         epilog="Exit code: 0 all held, 10 safety, 11 liveness, 12 crash, 13 nondeterminism, "
         "1 a mark is missing, 2 bad input, 130 Ctrl-C, 143 SIGTERM, 255 a process of --jobs died.",
     )
@@ -141,14 +149,7 @@ def _parser() -> Parser:
     add("--seed", type=seed, metavar="N", help="only this one; hexadecimal with 0x")
     add("--nodes", type=between(1, VOTERS_MAX), metavar="N", help="voters (the seed decides)")
     add("--observers", type=between(0, OBSERVERS_MAX), metavar="N", help="brokers that do not vote")
-    add(
-        "--faults",
-        type=_faults,
-        metavar="LIST",
-        help=FAULTS_HELP,
-    )
-    add("--draws", type=between(1, NEWEST_DRAWS), metavar="N", help=DRAWS_HELP)
-    add("--short", action="store_true", help="10 virtual seconds and 30 writes, not 60 and 200")
+    _add_kind(parser, has_records=has_records)
     add(
         "--until",
         type=_until,
@@ -166,6 +167,18 @@ def _parser() -> Parser:
     add("--html", type=Path, metavar="FILE", help="draw the run (the first failed one of many)")
     add("--json", action="store_true", help="the last line is one object")
     return parser
+
+
+def _add_kind(parser: Parser, *, has_records: bool) -> None:
+    """Add the arguments that differ between runs of metadata alone and runs with records."""
+    add = parser.add_argument
+    if has_records:
+        add("--faults", type=_records_faults, metavar="LIST", help=RECORDS_FAULTS_HELP)
+        add("--short", action="store_true", help="5 virtual seconds, not 15")
+        return
+    add("--faults", type=_faults, metavar="LIST", help=FAULTS_HELP)
+    add("--draws", type=between(1, NEWEST_DRAWS), metavar="N", help=DRAWS_HELP)
+    add("--short", action="store_true", help="10 virtual seconds and 30 writes, not 60 and 200")
 
 
 def seed(text: str) -> int:
@@ -211,17 +224,26 @@ def between(least: int, most: int) -> Callable[[str], int]:
 
 
 def _faults(text: str) -> tuple[str, ...] | None:
+    names = _names_of(text, NAMES)
+    if names is not None and FSYNC_LIE in names and len(names) > 1:
+        message = f"{FSYNC_LIE} is asked for alone: the run has to fail by it"
+        raise argparse.ArgumentTypeError(message)
+    return names
+
+
+def _records_faults(text: str) -> tuple[str, ...] | None:
+    return _names_of(text, RECORDS_FAULTS)
+
+
+def _names_of(text: str, allowed: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Parse `all`, `none` or some names; None for all."""
     if text in ("all", "none"):
         return None if text == "all" else ()
     names = tuple(dict.fromkeys(text.split(",")))
     for name in names:
-        if name not in NAMES:
-            allowed = ", ".join(NAMES)
-            message = f"unknown fault '{_short(name)}': all, none, or of {allowed}"
+        if name not in allowed:
+            message = f"unknown fault '{_short(name)}': all, none, or of {', '.join(allowed)}"
             raise argparse.ArgumentTypeError(message)
-    if FSYNC_LIE in names and len(names) > 1:
-        message = f"{FSYNC_LIE} is asked for alone: the run has to fail by it"
-        raise argparse.ArgumentTypeError(message)
     return names
 
 

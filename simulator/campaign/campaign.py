@@ -19,7 +19,8 @@ import msgspec
 from jepsen.linearizability import UNKNOWN
 from simulator.campaign.draw import Options
 from simulator.campaign.probes import MARKS
-from simulator.campaign.run import Outcome, run_seed
+from simulator.campaign.run import Outcome
+from simulator.campaign.runs import marks_of, run_with
 
 SAFETY, LIVENESS, CRASH, NONDETERMINISM = 10, 11, 12, 13
 """Exit codes by the kind of a failure."""
@@ -63,12 +64,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 def run_one(seed: int, options: Options, *, is_twice: bool) -> Result:
     """Run a seed; twice: the second run has to give the same digest."""
     started = time.process_time()
-    outcome = run_seed(seed, options)
+    outcome = run_with(seed, options)
     cpu_seconds = time.process_time() - started
     result = result_of(outcome, cpu_seconds)
     if not is_twice or result.invariant is not None:
         return result
-    again = run_seed(seed, options)
+    again = run_with(seed, options)
     if again.digest == outcome.digest:
         return result
     return msgspec.structs.replace(
@@ -111,9 +112,13 @@ def exit_code_of(invariant: str) -> int:
 
 
 class Totals:
-    """Sums over the results of many seeds."""
+    """Sums over the results of many seeds.
 
-    def __init__(self) -> None:
+    Args:
+        marks: that they can meet.
+    """
+
+    def __init__(self, marks: Sequence[str] = MARKS) -> None:
         self.seeds = 0
         self.failed: list[Result] = []
         self.is_complete = True
@@ -132,7 +137,7 @@ class Totals:
         self.events_by_kind: dict[str, int] = {}
         self.faults: dict[str, int] = {}
         self.effective_faults: dict[str, int] = {}
-        self.marks: dict[str, int] = dict.fromkeys(MARKS, 0)
+        self.marks: dict[str, int] = dict.fromkeys(marks, 0)
         self.skips: dict[str, int] = {}
 
     def add(self, result: Result) -> None:
@@ -178,7 +183,7 @@ class Totals:
     @property
     def missing_marks(self) -> list[str]:
         """Marks that were never met."""
-        return [name for name in MARKS if not self.marks.get(name)]
+        return [name for name, count in self.marks.items() if not count]
 
 
 NODE_COLLECTIONS: Final = (100_000, 20, 50)
@@ -276,7 +281,7 @@ def run_campaign(
         ledger: of finished seeds.
         on_result: called with each, those of the ledger included.
     """
-    totals = Totals()
+    totals = Totals(marks_of(options))
     known = {} if ledger is None else ledger.known()
     for seed in sorted(seed for seed in known if seed in seeds):
         totals.add(known[seed])

@@ -15,8 +15,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from simulator.campaign.arguments import SHORT, VOTERS_MAX
-from simulator.campaign.draw import NAMES, Options
+from simulator.campaign.arguments import VOTERS_MAX
+from simulator.campaign.draw import NAMES, SHORT, Options
 
 OPTIONS: Final = {
     "standard": Options(draws=1),

@@ -59,6 +59,14 @@ FAULT_NAMES: Final[tuple[str, ...]] = tuple(KINDS)
 NAMES: Final[tuple[str, ...]] = (*FAULT_CLASSES, *VARIATIONS, FSYNC_LIE)
 """All names that `Options.faults` may hold."""
 
+RECORDS_FAULTS: Final = (
+    "kill", "power_failure", "pause", "partition", "one_way", "clog", "reset",
+    "crash_at_operation", "all_down", "terminate", "slow_disk", "clock_jump", "depose_leader",
+    "swizzle", "lost_messages", "full_link", "restart_storm", "crash_at_start",
+    "kill_at_operation", "uneven_links",
+)  # fmt: skip
+"""Faults of clusters with records."""
+
 NEWEST_DRAWS: Final = 7
 """1: without later additions, so that a seed of campaign/seeds.txt means what it meant.
 2: with the later faults. 3: clients look up, write a config, choose by the answers they got.
@@ -90,6 +98,25 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     draws: int = NEWEST_DRAWS
     """Version of the draws; see `NEWEST_DRAWS`."""
+
+    has_records: bool = False
+    """Brokers keep records, which clients produce and consume (simulator/records/run.py)."""
+
+
+STANDARD: Final = Options()
+SHORT: Final = Options(duration_us=10_000_000, write_count=30)
+RECORDS_STANDARD: Final = Options(has_records=True, duration_us=15_000_000, write_count=10)
+RECORDS_SHORT: Final = Options(has_records=True, duration_us=5_000_000, write_count=4)
+
+
+def decided(seed: int, options: Options) -> Options:
+    """Options of a seed: with records every second pair has three nodes with both roles."""
+    if not options.has_records:
+        return options
+    if options.node_count is None and options.observer_count is None and seed % 4 < 2:
+        options = msgspec.structs.replace(options, node_count=3, observer_count=0)
+    faults = RECORDS_FAULTS if options.faults is None else options.faults
+    return msgspec.structs.replace(options, faults=faults)
 
 
 class Until(msgspec.Struct, frozen=True, kw_only=True):
@@ -279,7 +306,7 @@ def add_hand_over(
     settings: Settings, stream: Callable[[str], Random], options: Options
 ) -> Settings:
     """Draw whether bodies between nodes stay in memory; all else is as in draws 5."""
-    if options.draws < 6:
+    if options.draws < 6 or options.has_records:
         return settings
     hands_over = stream("wire").randrange(WIRE_ONE_IN) != 0
     return msgspec.structs.replace(settings, hands_over=hands_over)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, TextIO
 
 from simulator.campaign.campaign import Result, Totals
-from simulator.campaign.draw import Options
+from simulator.campaign.draw import RECORDS_STANDARD, STANDARD, Options
 
 REFRESH_S: Final = 0.25
 PLAIN_PERIOD_S: Final = 60.0
@@ -87,8 +87,8 @@ def failure_line(result: Result, commit: str, command: str) -> str:
 
 def command_of(seed: int, options: Options, *, is_twice: bool = False) -> str:
     """Command line that runs one seed again."""
-    words = ["kraftline", "sim", "--seed", f"{seed:#x}"]
-    standard = Options()
+    words = ["kraftline", "sim", *["records"] * options.has_records, "--seed", f"{seed:#x}"]
+    standard = RECORDS_STANDARD if options.has_records else STANDARD
     if options.node_count is not None:
         words += ["--nodes", str(options.node_count)]
     if options.observer_count is not None:

@@ -14,6 +14,7 @@ from simulator.campaign.draw import (
     add_hand_over,
     add_later,
     add_quick_disks,
+    decided,
     draw_settings,
 )
 from simulator.campaign.early_stop import ReachedError, stop_at
@@ -77,6 +78,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 def settings_of(seed: int, options: Options) -> tuple[Settings, Streams]:
     """Settings of a seed, and its streams after the draws that made them."""
     streams = Streams(seed)
+    options = decided(seed, options)
     settings = draw_settings(seed, streams.stream("draw"), streams.stream("rare"), options)
     later, sites = streams.stream("later"), streams.stream("later_sites")
     settings = add_later(settings, later, sites, options)

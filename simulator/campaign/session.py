@@ -33,7 +33,8 @@ from simulator.campaign.report import (
     failure_line,
     summary,
 )
-from simulator.campaign.run import Outcome, prepare, run_seed
+from simulator.campaign.run import Outcome, prepare
+from simulator.campaign.runs import marks_of, run_with
 from simulator.campaign.schedule import Schedule, read_schedule, write_schedule
 from simulator.campaign.seed_ledger import SeedLedger
 from simulator.campaign.shrink import Shrinker, Shrunk
@@ -89,7 +90,7 @@ def _run_seeds(parsed: Parsed) -> int:
             lines = "a line is" if ledger.cut_off == 1 else f"{ledger.cut_off} lines are"
             sys.stderr.write(f"kraftline sim: {parsed.ledger}: {lines} cut off and left out\n")
     live = LiveLine(sys.stderr, len(parsed.seeds), plain_period_s=PLAIN_PERIOD_S)
-    totals = Totals()
+    totals = Totals(marks_of(parsed.options))
 
     def on_result(result: Result, sums: Totals) -> None:
         nonlocal totals
@@ -155,7 +156,7 @@ def _say_failure(parsed: Parsed, result: Result, commit: str) -> None:
     out = sys.stderr if parsed.is_json else sys.stdout
     out.write(f"{failure_line(result, commit, command)}\n  {result.text}\n")
     if result.invariant == "linearizability":
-        _write_history(run_seed(result.seed, parsed.options), out)
+        _write_history(run_with(result.seed, parsed.options), out)
     out.flush()
 
 
@@ -202,7 +203,7 @@ def _run_watched(
         _print_line(0, " ".join(f"{n}={getattr(settings, n)}" for n in settings.__struct_fields__))
     recording = None if parsed.html is None else Recording()
     started, cpu_started = time.monotonic(), time.process_time()
-    outcome = run_seed(
+    outcome = run_with(
         seed,
         options,
         plan=plan,
@@ -211,7 +212,7 @@ def _run_watched(
         until=parsed.until,
     )
     result = result_of(outcome, time.process_time() - cpu_started)
-    totals = Totals()
+    totals = Totals(marks_of(options))
     totals.add(result)
     command = command_of(seed, options)
     if parsed.schedule is not None:
@@ -242,7 +243,7 @@ def _print_line(now_us: int, text: str) -> None:
 
 def _draw(parsed: Parsed, seed: int) -> None:
     recording = Recording()
-    outcome = run_seed(seed, parsed.options, recording=recording)
+    outcome = run_with(seed, parsed.options, recording=recording)
     _write_page(parsed, outcome, recording, command_of(seed, parsed.options))
 
 
@@ -274,14 +275,14 @@ def _shrink_first(parsed: Parsed, result: Result, commit: str, live: LiveLine) -
     out.flush()
     deadline = time.monotonic() + parsed.shrink_seconds
     seed = result.seed
-    outcome = run_seed(seed, parsed.options)
+    outcome = run_with(seed, parsed.options)
     if outcome.invariant != result.invariant:
         out.write(f"  seed {seed:#x} did not fail again: it depends on more than its seed\n")
         return
 
     def run_again(options: Options, plan: list[Decision]) -> Outcome:
         live.say(lambda: _search_text(shrinker, deadline - time.monotonic()))
-        return run_seed(seed, options, plan=plan)
+        return run_with(seed, options, plan=plan)
 
     shrinker = Shrinker(outcome, parsed.options, run_again, lambda: time.monotonic() >= deadline)
     try:

@@ -10,17 +10,19 @@ from replication import reading
 from replication.leader import isr
 from replication.leader.leadership import Leadership
 from replication.log_offsets import LogOffsetMetadata
-from simulator.campaign.draw import Options
+from simulator.campaign.draw import RECORDS_STANDARD, Options
 from simulator.mutants.registry import Mutant, Patches
-from simulator.records.run import OPTIONS
 from storage.logs.unified_log import UnifiedLog
 from storage.producers.producer_state import ProducerAppend, ProducerStateEntry, ProducerStates
 
 MANY_ENDS: Final = replace(
-    OPTIONS, faults=("kill", "terminate", "depose_leader", "partition", "kill_at_operation")
+    RECORDS_STANDARD,
+    node_count=3,
+    observer_count=0,
+    faults=("kill", "terminate", "depose_leader", "partition", "kill_at_operation"),
 )
 """Faults that move leaders and lose no power."""
-CLEAN_ENDS: Final = replace(OPTIONS, faults=("terminate",))
+CLEAN_ENDS: Final = replace(MANY_ENDS, faults=("terminate",))
 
 
 def _high_watermark_without_followers(patches: Patches) -> None:

@@ -78,6 +78,8 @@ class PartitionClient:
         self.topic_id: UUID | None = None
         self.is_stopped = False
         self.leader_epoch = -1
+        self.asked = self.answered = 0
+        """Requests, and those of them with a response."""
         self._leader: int | None = None
         self._link: ClientLink | None = None
 
@@ -106,7 +108,13 @@ class PartitionClient:
                 self.host, target, cluster.network, cluster.scheduler, cluster.connect
             )
             self._link = link
-        link.request(api_key, body, answered, REQUEST_US)
+        self.asked += 1
+
+        def counted(response: Any) -> None:
+            self.answered += response is not None
+            answered(response)
+
+        link.request(api_key, body, counted, REQUEST_US)
 
     def find_leader(self, found: Callable[[], None]) -> None:
         """Ask nodes for the leader until one knows it, and none of an older epoch."""

@@ -2,52 +2,22 @@
 
 from typing import Final
 
-import msgspec
-
-from simulator.campaign.draw import Options
-from simulator.campaign.run import CPU_SECONDS_MAX, final_digest, prepare
+from simulator.campaign.draw import RECORDS_STANDARD, Options, Until
+from simulator.campaign.early_stop import ReachedError, stop_at
+from simulator.campaign.recording import Recording
+from simulator.campaign.run import CPU_SECONDS_MAX, Outcome, final_digest, prepare
 from simulator.checks.liveness import why_not_at_rest
 from simulator.checks.violation import Violation
+from simulator.cluster.node_states import states_of
 from simulator.cluster.scheduler import EndlessStepError, StuckError, returning_within
 from simulator.cluster.world import Traced
 from simulator.faults.decision import Decision
 from simulator.records.clients import RecordConsumer
 from simulator.records.world import TOPIC, RecordsWorld
 
-FAULTS: Final = (
-    "kill", "power_failure", "pause", "partition", "one_way", "clog", "reset",
-    "crash_at_operation", "all_down", "terminate", "slow_disk", "clock_jump", "depose_leader",
-    "swizzle", "lost_messages", "full_link", "restart_storm", "crash_at_start",
-    "kill_at_operation", "uneven_links",
-)  # fmt: skip
-"""Faults that a cluster with records must survive so far."""
-OPTIONS: Final = Options(
-    node_count=3, observer_count=0, faults=FAULTS, duration_us=15_000_000, write_count=10
-)
-VARIED: Final = msgspec.structs.replace(OPTIONS, node_count=None, observer_count=None)
-"""Options with which the seed decides the number of nodes, and which are brokers."""
+OPTIONS: Final = RECORDS_STANDARD
 REST_US: Final = 60_000_000
 ASKED_EVERY: Final = 16
-
-
-class RecordsOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of a seed."""
-
-    seed: int
-    invariant: str | None
-    text: str
-    at_us: int
-    event_count: int
-    digest: int
-    acknowledged: int
-    """Records that producers have the acknowledgement of."""
-    marks: dict[str, int]
-    faults: dict[str, int]
-
-
-def options_of(seed: int) -> Options:
-    """Three nodes with both roles for every second seed, whatever is drawn for the others."""
-    return OPTIONS if seed % 4 < 2 else VARIED
 
 
 def run_records(
@@ -56,34 +26,58 @@ def run_records(
     *,
     plan: list[Decision] | None = None,
     trace: Traced | None = None,
-) -> RecordsOutcome:
-    """Run one seed to its end or to the first violation."""
+    recording: Recording | None = None,
+    until: Until | None = None,
+) -> Outcome:
+    """Run one seed to its end or to the first violation; arguments as of `run_seed`."""
     settings, streams, drawn = prepare(seed, options)
-    settings = msgspec.structs.replace(settings, hands_over=False)
     used = drawn if plan is None else plan
-    world = RecordsWorld(settings, streams, used, trace, min_insync_replicas=1 + seed % 2)
-    invariant, text = None, ""
+    world = RecordsWorld(
+        settings, streams, used, trace, recording, min_insync_replicas=1 + seed % 2
+    )
+    invariant, text, is_complete = None, "", True
+    if until is not None:
+        stop_at(world.scheduler, until, lambda: world.event_count)
     try:
         with returning_within(CPU_SECONDS_MAX):
             world.start()
             world.run(settings.duration_us)
             come_to_rest(world)
+    except ReachedError:
+        is_complete = False
     except Violation as violation:
         invariant, text = violation.invariant, str(violation)
     except (StuckError, EndlessStepError) as error:
         invariant, text = "I20", str(error)
+    except BrokenPipeError:
+        raise  # nobody reads the trace any more
     except Exception as error:  # noqa: BLE001 - any exception of the code under test is a finding
         invariant, text = "I20", f"{type(error).__name__}: {error}"
-    return RecordsOutcome(
+    if trace is not None and invariant is not None:
+        trace(world.scheduler.now_us, f"VIOLATION {text.partition(chr(10))[0]}")
+    return Outcome(
         seed=seed,
         invariant=invariant,
         text=text,
         at_us=world.scheduler.now_us,
         event_count=world.event_count,
+        events_by_kind=world.events_by_kind,
+        virtual_us=world.scheduler.now_us,
         digest=final_digest(world),
-        acknowledged=sum(each.acknowledged for each in world.producers),
         marks=world.marks,
-        faults=world.nemesis.struck,
+        skips=world.probes.skips,
+        faults=world.nemesis.fired,
+        effective_faults=world.nemesis.struck,
+        elections=world.invariants.elections,
+        acknowledged=sum(each.acknowledged for each in world.producers),
+        operations=sum(each.asked for each in world.clients),
+        definite=sum(each.answered for each in world.clients),
+        verdict=None,
+        messages=world.network.sent,
+        plan=used,
+        settings=settings,
+        is_complete=is_complete,
+        nodes=states_of(world.machines.values()),
     )
 
 

@@ -12,6 +12,7 @@ from broker.events import Event
 from kernel import effects as out
 from kernel import events
 from simulator.campaign.draw import Settings
+from simulator.campaign.recording import Recording
 from simulator.checks.records import LOOKED_AT_EVERY_US, RecordChecks
 from simulator.cluster.machine import Machine
 from simulator.cluster.streams import Streams
@@ -27,6 +28,7 @@ from simulator.records.clients import (
     Topic,
 )
 from simulator.records.machine import RecordsMachine
+from simulator.records.marks import RECORDS_MARKS
 from wire.errors import ErrorCode
 
 TOPIC: Final = Topic("records", 2)
@@ -48,10 +50,12 @@ class RecordsWorld(World):
         streams: Streams,
         plan: list[Decision],
         trace: Traced | None = None,
+        recording: Recording | None = None,
+        *,
         min_insync_replicas: int = 2,
     ) -> None:
         self._delays = streams.stream("records")
-        super().__init__(settings, streams, plan, trace)
+        super().__init__(settings, streams, plan, trace, recording)
         self.nodes = cast("dict[int, RecordsMachine]", self.machines)
         self.record_checks = RecordChecks(
             self.nodes,
@@ -60,6 +64,7 @@ class RecordsWorld(World):
             self.record_marks,
         )
         self.marks: dict[str, int] = {}
+        self._records_steps = 0
         self._min_insync_replicas = min_insync_replicas
         self.cluster = Cluster(
             topic=TOPIC,
@@ -85,9 +90,11 @@ class RecordsWorld(World):
             RecordConsumer(self.cluster, next(hosts), number) for number in range(TOPIC.partitions)
         ]
         self._creator = PartitionClient(self.cluster, next(hosts), 0)
+        self.clients = (*self.producers, *self.consumers, self._creator)
 
     def record_marks(self, name: str) -> None:
         """Count a coverage mark of records."""
+        assert name in RECORDS_MARKS, name
         self.marks[name] = self.marks.get(name, 0) + 1
 
     @override
@@ -139,6 +146,11 @@ class RecordsWorld(World):
 
     # ---- watching ------------------------------------------------------------------------------
 
+    @property
+    @override
+    def events_by_kind(self) -> dict[str, int]:
+        return super().events_by_kind | {"Records": self._records_steps}
+
     @override
     def after_step(
         self, machine: Machine, event: events.Event | None, effects: list[out.Effect]
@@ -150,6 +162,7 @@ class RecordsWorld(World):
         self, machine: RecordsMachine, taken: Sequence[Event], effects: Sequence[Effect]
     ) -> None:
         self.event_count += 1
+        self._records_steps += 1
         if self.event_count >= self._busy_at:
             self._look_for_a_busy_loop()
         kinds = ",".join(type(each).__name__ for each in (*taken, *effects))

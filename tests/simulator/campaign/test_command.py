@@ -16,9 +16,9 @@ import pytest
 
 from cli.main import main
 from jepsen.linearizability import Operation
-from simulator.campaign.arguments import SHORT, parse
+from simulator.campaign.arguments import parse
 from simulator.campaign.campaign import NONDETERMINISTIC, Totals, exit_code_of
-from simulator.campaign.draw import NEWEST_DRAWS, Options, Until
+from simulator.campaign.draw import NEWEST_DRAWS, SHORT, Options, Until
 from simulator.campaign.report import LiveLine, summary
 from simulator.campaign.run import run_seed
 from simulator.campaign.schedule import Schedule, read_schedule, write_schedule

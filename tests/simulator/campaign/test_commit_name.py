@@ -10,7 +10,7 @@ from simulator.campaign.commit_name import ROOT, SIMULATED
 
 PRINT_PACKAGES = """
 import sys
-import simulator.campaign.session, simulator.mutants.command, simulator.records.command
+import simulator.campaign.session, simulator.mutants.command
 for name, module in sys.modules.items():
     if "." not in name and getattr(module, "__file__", None):
         print(name, module.__file__)

@@ -5,8 +5,7 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from simulator.campaign.arguments import SHORT
-from simulator.campaign.draw import FAULT_NAMES, Until
+from simulator.campaign.draw import FAULT_NAMES, SHORT, Until
 from simulator.campaign.page import _violator, data_of, page_of
 from simulator.campaign.recording import Recording
 from simulator.campaign.run import run_seed

@@ -4,8 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from simulator.campaign.arguments import SHORT
-from simulator.campaign.draw import FAULT_NAMES, Until
+from simulator.campaign.draw import FAULT_NAMES, SHORT, Until
 from simulator.campaign.page import data_of
 from simulator.campaign.recording import Recording
 from simulator.campaign.run import run_seed

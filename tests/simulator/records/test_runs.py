@@ -1,24 +1,39 @@
 """Clusters that serve records: what is acknowledged is kept, and a seed decides everything."""
 
+import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from simulator.campaign import runs
+from simulator.campaign.draw import (
+    RECORDS_FAULTS,
+    RECORDS_SHORT,
+    RECORDS_STANDARD,
+    STANDARD,
+    Until,
+    decided,
+)
+from simulator.campaign.schedule import read_schedule
+from simulator.checks.violation import Violation
 from simulator.faults.decision import Decision
 from simulator.main import run
-from simulator.records import command
-from simulator.records.run import OPTIONS, run_records
+from simulator.records import run as run_module
+from simulator.records.run import run_records
 from tests.selection import thinned
 from tests.test_tidy import ROOT
 
-SHORT = replace(OPTIONS, duration_us=5_000_000, write_count=4)
+OPTIONS = replace(RECORDS_STANDARD, node_count=3, observer_count=0)
+SHORT = replace(RECORDS_SHORT, node_count=3, observer_count=0)
 PRINTED = """
 from msgspec.structs import replace
 from simulator.records.run import OPTIONS, run_records
-options = replace(OPTIONS, duration_us=3_000_000, write_count=4)
+options = replace(OPTIONS, node_count=3, observer_count=0, duration_us=3_000_000, write_count=4)
 print(run_records(4, options).digest)
 """
 
@@ -33,6 +48,7 @@ def test_a_seed_holds(seed):
 def test_a_cluster_without_faults_acknowledges_everything():
     outcome = run_records(1, replace(SHORT, faults=()))
     assert (outcome.invariant, outcome.faults, outcome.marks) == (None, {}, {}), outcome.text
+    assert outcome.operations >= outcome.definite > 200
     assert outcome.acknowledged > 200
 
 
@@ -82,15 +98,70 @@ def test_the_same_seed_gives_the_same_bytes_whatever_the_hashes():
     assert len(digests) == 1
 
 
-def test_the_command_sums_up_and_says_how_to_repeat_a_failure(capsys, monkeypatch):
-    short = replace(SHORT, duration_us=1_000_000)
-    monkeypatch.setattr(command, "options_of", lambda _: short)
-    assert run(["records", "--seeds", "1..1", "--quiet", "--twice"]) == 0
-    assert "1 seeds, 0 failed: acknowledged " in capsys.readouterr().out
-    outcome = run_records(1, replace(SHORT, duration_us=10_000))
-    bad = replace(outcome, seed=5, invariant="D1", text="gone")
-    monkeypatch.setattr(command, "run_records", lambda *_, **__: bad)
-    assert run(["records", "--seed", "0x5"]) == 10
+@pytest.fixture
+def short_runs(monkeypatch, tmp_path):
+    """The command runs a short time of each seed."""
+    monkeypatch.chdir(tmp_path)
+    ran = []
+
+    def run_short(seed, options, **given):
+        ran.append((seed, options))
+        return run_records(seed, replace(options, duration_us=300_000), **given)
+
+    monkeypatch.setattr(runs, "run_records", run_short)
+    return ran
+
+
+def test_the_command_is_that_of_other_runs(capsys, short_runs):
+    words = ["records", "--seeds", "4..4", "--faults", "none", "--short", "--ledger", "done"]
+    assert run([*words, "--twice"]) == 0
+    options = replace(RECORDS_SHORT, faults=())
+    assert short_runs == [(seed, options) for seed in (4, 4)]
     printed = capsys.readouterr().out
-    assert "SIM-FAIL seed=0x5 invariant=D1" in printed
-    assert "replay: kraftline sim records --seed 0x5\n  gone\n" in printed
+    assert "1 seed, 0 failed" in printed
+    assert re.search(r"[1-9]\d* writes acknowledged", printed)
+    assert "Records " in printed
+    assert "marks met: 0 of " in printed
+    assert run([*words, "--twice", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["operations"] >= found["definite"] > found["acknowledged"] / 3 > 0
+    assert len(short_runs) == 2
+    assert run(["records", "--seed", "4", "--faults", "none", "--require-marks"]) == 1
+    assert "marks never met: isr_lost_power" in capsys.readouterr().out
+    assert short_runs[-1] == (4, replace(RECORDS_STANDARD, faults=()))
+
+
+def test_a_failure_is_told_with_its_command_and_made_smaller(capsys, short_runs, monkeypatch):
+    def broken(_):
+        raise Violation("D1", "gone")
+
+    monkeypatch.setattr(run_module, "come_to_rest", broken)
+    assert run(["records", "--seed", "0x5", "--short", "--shrink-seconds", "20"]) == 10
+    printed = capsys.readouterr().out
+    assert "SIM-FAIL seed=0x5" in printed
+    assert "replay: kraftline sim records --seed 0x5 --short\n  D1: gone\n" in printed
+    assert " to 0 faults" in printed
+    schedule = read_schedule(Path("sim-0x5.jsonl"))
+    assert schedule.options.has_records
+    assert run(["--schedule", "sim-0x5.jsonl"]) == 10
+    assert short_runs[-1][1] == schedule.options
+
+
+def test_the_command_refuses_what_runs_with_records_have_not(capsys):
+    assert run(["records", "--draws", "3"]) == 2
+    assert run(["records", "--faults", "kill,bit_rot"]) == 2
+    assert "unknown fault 'bit_rot': all, none, or of kill, " in capsys.readouterr().err
+
+
+def test_every_second_pair_of_seeds_has_three_nodes_with_both_roles():
+    nodes = [decided(seed, RECORDS_SHORT).node_count for seed in range(6)]
+    assert nodes == [3, 3, None, None, 3, 3]
+    assert decided(0, RECORDS_SHORT).observer_count == 0
+    given = replace(RECORDS_SHORT, observer_count=2)
+    assert decided(0, given) == replace(given, faults=RECORDS_FAULTS)
+    assert decided(0, STANDARD) is STANDARD
+
+
+def test_a_run_stops_where_it_is_asked_to():
+    stopped = run_records(1, SHORT, until=Until(event=50))
+    assert (stopped.event_count, stopped.is_complete, stopped.invariant) == (50, False, None)
