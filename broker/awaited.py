@@ -10,6 +10,8 @@ from broker.effects import Ask, EffectSink, Lane, RunWork
 from wire.messages.codec import Entity
 
 End = TypeVar("End")
+WorkFinished = Callable[[BaseException | None], None]
+"""Told in a later step that work has run, with what it raised."""
 
 
 class _Awaited(Generic[End]):
@@ -40,24 +42,26 @@ class Work:
     def __init__(self, effects: EffectSink) -> None:
         self._effects = effects
         self._awaited = _Awaited[BaseException | None]()
+        self._idle: Callable[[], None] | None = None
 
-    def __len__(self) -> int:
-        """Return the number of works that have not ended."""
-        return len(self._awaited)
-
-    def run(
-        self,
-        lane: Lane,
-        name: str,
-        work: Callable[[], object],
-        done: Callable[[BaseException | None], None],
-    ) -> None:
+    def run(self, lane: Lane, name: str, work: Callable[[], object], done: WorkFinished) -> None:
         """Run work in the lane of this name; `done` gets what it raised."""
         self._effects.append(RunWork(self._awaited.add(done), lane, name, work))
 
     def on_done(self, token: int, error: BaseException | None) -> None:
         """Take the end of a work."""
         self._awaited.end(token, error)
+        self._tell_if_idle()
+
+    def when_idle(self, idle: Callable[[], None]) -> None:
+        """Tell once when all work has ended; at once if there is none."""
+        self._idle = idle
+        self._tell_if_idle()
+
+    def _tell_if_idle(self) -> None:
+        if self._idle is not None and not len(self._awaited):
+            idle, self._idle = self._idle, None
+            idle()
 
 
 class Asks:
@@ -66,10 +70,6 @@ class Asks:
     def __init__(self, effects: EffectSink) -> None:
         self._effects = effects
         self._awaited = _Awaited[object | None]()
-
-    def __len__(self) -> int:
-        """Return the number of requests without an answer."""
-        return len(self._awaited)
 
     def ask(self, api_key: int, body: Entity, answered: Callable[[object | None], None]) -> None:
         """Send a request; `answered` gets a response of the newest shape, None if there is none."""

@@ -156,7 +156,7 @@ class Broker:
             LocalBroker(
                 config.node_id, self._broker_epoch, self._broker_of, config.replica_lag_ms_max
             ),
-            Services(self._clock, self._effects, self._work.run, self._asks.ask),
+            Services(self._clock, self._effects, self._work, self._asks),
             replicas=self._replicas,
             fetchers=self._fetchers,
         )
@@ -209,7 +209,7 @@ class Broker:
         config, image, replicas = self.config, self._newest_image, self._replicas
         access = Access(config.access, image)
         partitions = NamedPartitions(image, replicas.partition_of)
-        blocks = ProducerIdBlocks(config.node_id, self._broker_epoch, self._clock, self._asks.ask)
+        blocks = ProducerIdBlocks(config.node_id, self._broker_epoch, self._clock, self._asks)
         offsets = ListOffsets(partitions, access, self._on_disk_failure)
         log_dirs = DescribeLogDirs(config, image, access, self._local.logs_in, vfs.volume)
         sessions = FetchSessionCache(config.fetch_session_slots, rng)

@@ -19,10 +19,10 @@ import msgspec
 from broker.config import RecordsConfig
 from broker.directory_assignments import DirectoryAssignments
 from broker.effects import DirectoryFailed, Log, LogLevel, Ready
-from broker.log_closing import CountedWork, LogClosing
+from broker.log_closing import LogClosing
 from broker.log_loading import LogLoading
 from broker.partition_files import PartitionFiles
-from broker.services import Disk, FetchesFromLeaders, HostsPartitions, Services
+from broker.services import Disk, Services
 from broker.topic_settings import TopicSettingsOf
 from broker.upkeep import Upkeep
 from metadata.delta import MetadataDelta
@@ -30,8 +30,10 @@ from metadata.features import LEVEL_CORDONED_DIRECTORIES
 from metadata.image import EMPTY, Image
 from metadata.image import Partition as PartitionRegistration
 from metadata.node_configs import NodeConfigs
+from replication.follower.fetchers import Fetchers
 from replication.leader.leadership import Leadership, LocalBroker
 from replication.partition import Following, Offline, Partition, Transition
+from replication.replica_manager import ReplicaManager
 from storage.checkpoints.recovery_points import TopicAndPartition
 from storage.errors import CorruptFileError
 from storage.logs.log_manager import LogManager
@@ -69,13 +71,11 @@ class LocalReplicas:
         broker: LocalBroker,
         services: Services,
         *,
-        replicas: HostsPartitions,
-        fetchers: FetchesFromLeaders,
+        replicas: ReplicaManager,
+        fetchers: Fetchers,
     ) -> None:
         self._config = config
         self._broker = broker
-        self._work = CountedWork(services)
-        services = msgspec.structs.replace(services, run=self._work.run)
         self._services = services
         self._is_stopping = False
         self._replicas = replicas
@@ -383,7 +383,7 @@ class LocalReplicas:
         now_ms = self._services.now_ms
         request = self._assignments.take_request(self._image, self._broker.broker_epoch, now_ms)
         if request is not None:
-            self._services.ask(ASSIGN_REPLICAS_TO_DIRS, request, self._answered)
+            self._services.asks.ask(ASSIGN_REPLICAS_TO_DIRS, request, self._answered)
 
     def _answered(self, answer: object | None) -> None:
         self._assignments.on_answer(answer, self._services.now_ms)  # type: ignore[arg-type]
@@ -400,7 +400,9 @@ class LocalReplicas:
         self._key_of.clear()
         self._awaited = None
         untouched = frozenset() if self._is_begun else self._clean_log_dirs
-        self._work.when_idle(lambda: LogClosing(self.manager, self._services, untouched).start())
+        self._services.work.when_idle(
+            lambda: LogClosing(self.manager, self._services, untouched).start()
+        )
 
     # -- views ----------------------------------------------------------------------------------
 

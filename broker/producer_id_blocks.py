@@ -9,13 +9,13 @@ apache/kafka: transaction-coordinator/.../RPCProducerIdManager.java
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, cast
 
+from broker.awaited import Asks
 from network.clock import Clock
 from wire.api_keys import ALLOCATE_PRODUCER_IDS
 from wire.errors import ErrorCode
 from wire.messages import codec
-from wire.messages.codec import Entity
 from wire.types import BrokerEpoch, NodeId
 
 if TYPE_CHECKING:
@@ -27,16 +27,6 @@ RETRY_MS: Final = 50
 _ID_END_MAX: Final = (1 << 63) - 1
 
 
-class AskController(Protocol):
-    """Sends a request to the active controller; `answered` is called once."""
-
-    def __call__(
-        self, api_key: int, body: Entity, answered: Callable[[object | None], None], /
-    ) -> None:
-        """Send it; the answer is a response of the newest shape, None if there is none."""
-        ...
-
-
 class ProducerIdBlocks:
     """The block that ids are taken from, and the one after it.
 
@@ -44,7 +34,7 @@ class ProducerIdBlocks:
         node_id: of this broker.
         broker_epoch: returns that of its registration.
         clock: of the broker.
-        ask: sends AllocateProducerIds.
+        asks: requests to the active controller.
     """
 
     def __init__(
@@ -52,12 +42,12 @@ class ProducerIdBlocks:
         node_id: NodeId,
         broker_epoch: Callable[[], BrokerEpoch],
         clock: Clock,
-        ask: AskController,
+        asks: Asks,
     ) -> None:
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._clock = clock
-        self._ask = ask
+        self._asks = asks
         self._block = range(0)
         self._next_id = 0
         self._next_block: range | None = None
@@ -88,7 +78,7 @@ class ProducerIdBlocks:
         body = new.AllocateProducerIdsRequest(
             broker_id=self._node_id, broker_epoch=self._broker_epoch()
         )
-        self._ask(ALLOCATE_PRODUCER_IDS, body, self._on_answer)
+        self._asks.ask(ALLOCATE_PRODUCER_IDS, body, self._on_answer)
 
     def _on_answer(self, answer: object | None) -> None:
         assert self._is_asking, "an answer that was not asked for"

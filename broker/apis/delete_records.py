@@ -4,8 +4,8 @@ apache/kafka: core/.../server/KafkaApis.scala (handleDeleteRecordsRequest), Repl
 (deleteRecords)
 """
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 from broker.apis.access import Access
 from broker.apis.named_partitions import NamedPartitions
@@ -14,6 +14,7 @@ from broker_publisher.partition_view import INTERNAL_TOPICS
 from quorum_controller.bodies import NO_TIME
 from quorum_controller.security.authorization import Operation
 from replication.leader.delayed import DeletedRecords
+from replication.replica_manager import ReplicaManager
 from wire.api_keys import DELETE_RECORDS
 from wire.errors import ErrorCode
 from wire.messages import codec
@@ -28,38 +29,21 @@ Rows = dict[str, dict[int, TopicIdPartition | DeletedRecords]]
 """By topic name and partition: the key of one whose records are to be deleted, or its result."""
 
 
-class RecordDeletions(Protocol):
-    """The partitions of which this broker may delete records: `ReplicaManager`."""
-
-    def delete_records(
-        self,
-        offsets: Mapping[TopicIdPartition, int],
-        *,
-        timeout_ms: int,
-        answer: Callable[[Mapping[TopicIdPartition, DeletedRecords]], None],
-    ) -> Callable[[], None] | None:
-        """Raise log starts; `answer` is called once, at the time-out at the latest.
-
-        Without an offset it is called now. Returned is what ends the wait, None if it has ended.
-        """
-        ...
-
-
 class DeleteRecords:
     """Handler of DeleteRecords, versions 0 to 2.
 
     Args:
         partitions: of this broker.
         access: DELETE of each topic is asked for.
-        deletions: waits for the replicas.
+        manager: of the partitions.
     """
 
     def __init__(
-        self, partitions: NamedPartitions, access: Access, deletions: RecordDeletions
+        self, partitions: NamedPartitions, access: Access, manager: ReplicaManager
     ) -> None:
         self._partitions = partitions
         self._access = access
-        self._deletions = deletions
+        self._manager = manager
 
     def serve(self, call: Call) -> None:
         """Answer a request, maybe later."""
@@ -75,7 +59,7 @@ class DeleteRecords:
                 found[asked.partition_index] = row
                 if not isinstance(row, DeletedRecords):
                     offsets[row] = asked.offset
-        withdraw = self._deletions.delete_records(
+        withdraw = self._manager.delete_records(
             offsets,
             timeout_ms=milliseconds(body.timeout),
             answer=lambda results: _answer(call, rows, results),

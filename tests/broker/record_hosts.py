@@ -1,11 +1,13 @@
 """A broker's local replicas over a simulated disk, with lanes that run when the test says so."""
 
 import random
+from functools import partial
 from itertools import count
 from typing import Any
 
+from broker.awaited import Asks, Work
 from broker.config import RecordsConfig, UpkeepConfig
-from broker.effects import Lane, Log, LogLevel
+from broker.effects import Ask, Lane, Log, LogLevel, RunWork
 from broker.local_replicas import LocalReplicas
 from broker.services import Disk, Services
 from metadata.features import METADATA_VERSION_MAX
@@ -57,6 +59,27 @@ class Replicas:
         self.fetched.pop(key, None)
 
 
+class Effects(list[Any]):
+    """Effects; work and questions are apart, each with the function that takes its end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.works: list[tuple[Lane, str, Any, Any]] = []
+        self.asked: list[tuple[int, Any, Any]] = []
+        self.work, self.asks = Work(self), Asks(self)
+
+    def append(self, effect: Any) -> None:
+        match effect:
+            case RunWork():
+                done = partial(self.work.on_done, effect.token)
+                self.works.append((effect.lane, effect.name, effect.work, done))
+            case Ask():
+                answered = partial(self.asks.on_answer, effect.token)
+                self.asked.append((effect.api_key, effect.body, answered))
+            case _:
+                super().append(effect)
+
+
 class Host:
     """One broker's local replicas; work waits until `work` runs it."""
 
@@ -75,9 +98,8 @@ class Host:
         for path in dirs:
             self.vfs.make_directory(path)
         self.clock = Clock(Now(START_MS, WALL_MS))
-        self.effects: list[Any] = []
-        self.works: list[tuple[Lane, str, Any, Any]] = []
-        self.asked: list[tuple[int, Any, Any]] = []
+        self.effects = Effects()
+        self.works, self.asked = self.effects.works, self.effects.asked
         self.replicas = Replicas()
         uuids = count(1)
         config = RecordsConfig(
@@ -97,19 +119,13 @@ class Host:
                 rng=random.Random(1),
             ),
             LocalBroker(NodeId(1), lambda: 7, self._broker, 30_000),
-            Services(self.clock, self.effects, self.run, self.ask),
+            Services(self.clock, self.effects, self.effects.work, self.effects.asks),
             replicas=self.replicas,
             fetchers=self.replicas,
         )
 
     def _broker(self, node_id: Any) -> Any:
         return self.log.image.brokers.get(node_id)
-
-    def run(self, lane: Lane, name: str, work: Any, done: Any) -> None:
-        self.works.append((lane, name, work, done))
-
-    def ask(self, api_key: int, body: Any, answered: Any) -> None:
-        self.asked.append((api_key, body, answered))
 
     def work_one(self, number: int = 0) -> None:
         _, _, work, done = self.works.pop(number)

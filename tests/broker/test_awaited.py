@@ -19,9 +19,7 @@ def test_the_end_of_a_work_reaches_who_gave_it() -> None:
     assert isinstance(second, RunWork)
     assert (first.lane, first.name, first.work) == (Lane.FILES, "/log", list)
     failure = OSError("failed")
-    assert len(work) == 2
     work.on_done(second.token, failure)
-    assert len(work) == 1
     work.on_done(first.token, None)
     assert ends == [("second", failure), ("first", None)]
     with pytest.raises(KeyError):
@@ -36,11 +34,27 @@ def test_the_answer_to_a_question_reaches_who_asked() -> None:
     asks.ask(ALLOCATE_PRODUCER_IDS, body, answers.append)
     asks.ask(ALLOCATE_PRODUCER_IDS, body, answers.append)
     assert effects == [Ask(1, ALLOCATE_PRODUCER_IDS, body), Ask(2, ALLOCATE_PRODUCER_IDS, body)]
-    assert len(asks) == 2
     asks.on_answer(2, None)
     asks.on_answer(1, body)
     assert answers == [None, body]
-    assert len(asks) == 0
+
+
+def test_who_waits_for_the_end_of_all_work_is_told_once() -> None:
+    work = Work([])
+    told: list[str] = []
+    work.when_idle(lambda: told.append("at once"))
+    assert told == ["at once"]
+    work.run(Lane.FILES, "/log", list, _drop)
+    work.run(Lane.FILES, "/log", list, lambda _: work.run(Lane.FILES, "/log", list, _drop))
+    work.when_idle(lambda: told.append("idle"))
+    work.on_done(1, None)
+    work.on_done(2, None)
+    assert told == ["at once"], "the end of one began another"
+    work.on_done(3, OSError())
+    assert told == ["at once", "idle"]
+    work.run(Lane.FILES, "/log", list, _drop)
+    work.on_done(4, None)
+    assert told == ["at once", "idle"]
 
 
 def test_one_who_is_told_can_ask_again() -> None:

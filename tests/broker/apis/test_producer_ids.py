@@ -1,10 +1,12 @@
 """InitProducerId: ids out of blocks of the controller, prefetched at 90 %, and its refusals."""
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
 from broker.apis.producer_ids import InitProducerId
+from broker.awaited import Asks
 from broker.producer_id_blocks import ProducerIdBlocks
 from network.clock import Clock, Now
 from quorum_controller.security.authorization import (
@@ -30,13 +32,14 @@ class Asked:
         self.waiting = []
         self.bodies = []
         self.epoch = 31
-        self.blocks = ProducerIdBlocks(1, lambda: self.epoch, self.clock, self.send)
+        self.asks = Asks(self)
+        self.blocks = ProducerIdBlocks(1, lambda: self.epoch, self.clock, self.asks)
         self.handler = InitProducerId(self.blocks, self.broker.access)
 
-    def send(self, api_key, body, answered):
-        assert api_key == ALLOCATE_PRODUCER_IDS
-        self.bodies.append((body.broker_id, body.broker_epoch))
-        self.waiting.append(answered)
+    def append(self, effect):
+        assert effect.api_key == ALLOCATE_PRODUCER_IDS
+        self.bodies.append((effect.body.broker_id, effect.body.broker_epoch))
+        self.waiting.append(partial(self.asks.on_answer, effect.token))
 
     def allocate(self, start, count=10, code=ErrorCode.none):
         new = codec.newest(ALLOCATE_PRODUCER_IDS, "response")
