@@ -60,7 +60,6 @@ from replication.leader.alter_partition import AlterPartitions
 from replication.leader.fetch_session import FetchManager, FetchSessionCache
 from replication.leader.leadership import Changed, LocalBroker
 from replication.leader.replica_selector import ReplicaSelector, select_in_rack
-from replication.partition import Partition
 from replication.replica_manager import ReplicaManager
 from storage.vfs import Vfs
 from wire.api_keys import (
@@ -74,7 +73,6 @@ from wire.api_keys import (
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
 )
-from wire.errors import ErrorCode
 from wire.random_ids import random_uuid
 from wire.types import BrokerEpoch, NodeId, Rng, TopicIdPartition
 
@@ -199,7 +197,7 @@ class Broker:
             effects=self._effects,
             counters=self._counters,
             broker_epoch=self._broker_epoch,
-            partition_of=self._partition_of,
+            partition_of=self._replicas.partitions.get,
             took=self._on_replicated,
             disk_failed=self._on_disk_failure,
         )
@@ -373,10 +371,6 @@ class Broker:
 
     def _on_appended(self, key: TopicIdPartition) -> None:
         self._local.appended(key)
-
-    def _partition_of(self, key: TopicIdPartition) -> Partition | None:
-        found = self._replicas.partition_of(self._image, key)
-        return None if isinstance(found, ErrorCode) else found
 
     def _on_replicated(self, key: TopicIdPartition, is_raised: bool) -> None:  # noqa: FBT001
         """Follow an append of a fetcher; `is_raised` is the high watermark, which others await."""

@@ -76,14 +76,6 @@ class _Fetch(msgspec.Struct, frozen=True):
     answer: AnswerFetch
 
 
-def partition_code(image: Image, key: TopicIdPartition) -> ErrorCode:
-    """Error for a partition that is not hosted here."""
-    topic = image.topics.get(key[0])
-    if topic is None or key[1] not in topic.partitions:
-        return ErrorCode.unknown_topic_or_partition
-    return ErrorCode.not_leader_or_follower
-
-
 def has_valid_acks(required_acks: int) -> bool:
     """True for the required acks of a Produce that are not INVALID_REQUIRED_ACKS."""
     return required_acks in _REQUIRED_ACKS
@@ -174,16 +166,17 @@ class ReplicaManager:
         del self.partitions[key]
         self.check(key)
 
-    def partition_of(self, image: Image, key: TopicIdPartition) -> Partition | ErrorCode:
+    def partition_of(self, key: TopicIdPartition) -> Partition | ErrorCode:
         """The hosted partition; NOT_LEADER_OR_FOLLOWER or UNKNOWN_TOPIC_OR_PARTITION otherwise."""
         partition = self.partitions.get(key)
-        return partition_code(image, key) if partition is None else partition
-
-    def _partition(self, key: TopicIdPartition) -> Partition | ErrorCode:
-        return self.partition_of(self._image(), key)
+        if partition is not None:
+            return partition
+        if self._image().partition(*key) is None:
+            return ErrorCode.unknown_topic_or_partition
+        return ErrorCode.not_leader_or_follower
 
     def _leader(self, key: TopicIdPartition) -> Leadership | ErrorCode:
-        partition = self._partition(key)
+        partition = self.partition_of(key)
         return partition if isinstance(partition, ErrorCode) else partition.leadership
 
     def took(self, key: TopicIdPartition, changed: Changed) -> None:
@@ -237,7 +230,7 @@ class ReplicaManager:
             answer(dict.fromkeys(batches, refused))
             return None
         steps = {
-            key: append_batch(self._partition(key), batch, required_acks, self._clock, origin)
+            key: append_batch(self.partition_of(key), batch, required_acks, self._clock, origin)
             for key, batch in batches.items()
         }
         results = {key: step.result for key, step in steps.items()}
@@ -331,7 +324,7 @@ class ReplicaManager:
         updates_replicas: bool,
     ) -> list[PartitionRead]:
         reads = read_partitions(
-            self._partition,
+            self.partition_of,
             params,
             wanted,
             max_bytes=max_bytes,
@@ -364,7 +357,7 @@ class ReplicaManager:
         is_leader_only: bool,
     ) -> LogOffsetSnapshot | ErrorCode:
         """The ends of the log, or why it may not be read."""
-        found = self._partition(partition)
+        found = self.partition_of(partition)
         if isinstance(found, ErrorCode):
             return found
         return found.offset_snapshot(current_leader_epoch, is_leader_only=is_leader_only)
@@ -376,7 +369,7 @@ class ReplicaManager:
         epoch: LeaderEpoch,
     ) -> OffsetAndEpoch | None:
         """Largest epoch up to the one given, with its end offset; None if unknown, or an error."""
-        found = self._partition(partition)
+        found = self.partition_of(partition)
         if isinstance(found, ErrorCode):
             return None
         end = found.end_of_epoch(current_leader_epoch, epoch, is_leader_only=False)
@@ -406,7 +399,7 @@ class ReplicaManager:
         """
         statuses = {}
         for key, offset in offsets.items():
-            partition = self._partition(key)
+            partition = self.partition_of(key)
             deletion = (
                 partition
                 if isinstance(partition, ErrorCode)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from broker.apis.access import Access
 from broker.apis.current_leaders import CurrentLeaders
+from broker.apis.named_partitions import key_of, name_of
 from broker.call import Call
 from broker.effects import Part
 from metadata.image import Image
@@ -35,7 +36,7 @@ from storage.segments.file_slice import FileSlice
 from wire.errors import ErrorCode
 from wire.messages.fetch_request import BrokerFetchRequest, RequestedPartition, decode_fetch_request
 from wire.messages.fetch_response import FetchedPartition, encode_fetch_response
-from wire.types import BrokerEpoch, LeaderEpoch, NodeId, Offset, TopicId, TopicIdPartition
+from wire.types import BrokerEpoch, LeaderEpoch, NodeId, Offset, TopicIdPartition
 
 _STORAGE_ERROR_VERSION: Final = 6
 """First version with KAFKA_STORAGE_ERROR."""
@@ -106,8 +107,7 @@ class Fetch:
     # -- the request ----------------------------------------------------------------------------
 
     def _topic_name(self, topic_id: bytes) -> str | None:
-        topic = self._image().topics.get(TopicId(topic_id))
-        return None if topic is None else topic.name
+        return name_of(self._image(), topic_id)
 
     def _divided(
         self, call: Call, request: BrokerFetchRequest, partitions: Sequence[SessionPartition]
@@ -143,12 +143,11 @@ class Fetch:
 
     def _found(self, name: str, key: PartitionKey) -> TopicIdPartition | ErrorCode:
         """The partition of a topic that had this name when its id was looked up."""
-        image, (topic, number) = self._image(), key
-        topic_id = image.topic_id_by_name.get(name)
-        if topic_id is None or image.partition(topic_id, number) is None:
+        topic, number = key
+        found = key_of(self._image(), name, number)
+        if found is None:
             return ErrorCode.unknown_topic_or_partition
-        found = (topic_id, number)
-        if topic in (name, topic_id):
+        if topic in (name, found[0]):
             return found
         is_here = found in self._manager.partitions
         return ErrorCode.inconsistent_topic_id if is_here else ErrorCode.not_leader_or_follower

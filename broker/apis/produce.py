@@ -14,6 +14,7 @@ import msgspec
 
 from broker.apis.access import Access
 from broker.apis.current_leaders import CurrentLeaders
+from broker.apis.named_partitions import key_of, name_of
 from broker.call import Call
 from broker_publisher.partition_view import INTERNAL_TOPICS
 from metadata.image import Image
@@ -24,7 +25,7 @@ from storage.logs.log_validator import RejectedError, parse_produced
 from wire.batches.batch import Batch
 from wire.errors import ErrorCode
 from wire.messages.produce import PartitionAnswer, decode_produce_request, encode_produce_response
-from wire.types import TopicId, TopicIdPartition
+from wire.types import TopicIdPartition
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """Client that may write to internal topics."""
@@ -135,22 +136,23 @@ class Produce:
         may_be_internal = call.header.client_id == ADMIN_CLIENT_ID
         rows: _Rows = {}
         for (topic, number), batch in parsed.items():
-            name, topic_id = _found(image, topic)
+            name = name_of(image, topic)
             if name is None:
                 rows[topic, number] = AppendResult(code=ErrorCode.unknown_topic_id)
                 continue
             if name not in allowed:
                 allowed[name] = self._access.allows_topic(call.caller, Operation.WRITE, name)
+            key = key_of(image, name, number)
             if not allowed[name]:
                 rows[topic, number] = AppendResult(code=ErrorCode.topic_authorization_failed)
-            elif topic_id is None or image.partition(topic_id, number) is None:
+            elif key is None:
                 rows[topic, number] = AppendResult(code=ErrorCode.unknown_topic_or_partition)
             elif isinstance(batch, AppendResult):
                 rows[topic, number] = batch
             elif name in INTERNAL_TOPICS and not may_be_internal and has_valid_acks(required_acks):
                 rows[topic, number] = AppendResult(code=ErrorCode.invalid_topic_exception)
             else:
-                rows[topic, number] = _Append((topic_id, number), batch)
+                rows[topic, number] = _Append(key, batch)
         return rows
 
     # -- the answer -----------------------------------------------------------------------------
@@ -180,8 +182,9 @@ class Produce:
         for (topic, number), result in found.items():
             leader = None
             if result.code is ErrorCode.not_leader_or_follower and version >= _LEADER_VERSION:
-                _, topic_id = _found(image, topic)
-                leader = (-1, -1) if topic_id is None else leaders.name((topic_id, number))
+                name = name_of(image, topic)
+                key = None if name is None else key_of(image, name, number)
+                leader = (-1, -1) if key is None else leaders.name(key)
             by_topic.setdefault(topic, []).append(_row(topic, number, result, leader))
         rows = [row for of_topic in by_topic.values() for row in of_topic]
         call.answer_parts([encode_produce_response(version, rows, 0, leaders.endpoints)])
@@ -194,14 +197,6 @@ def _parsed(records: memoryview | None, version: int) -> Batch | AppendResult:
         return AppendResult(
             code=error.code, record_errors=error.record_errors, message=error.message
         )
-
-
-def _found(image: Image, topic: str | bytes) -> tuple[str | None, TopicId | None]:
-    """Name and id of a topic; no name for an unknown id, no id for an unknown name."""
-    if isinstance(topic, str):
-        return topic, image.topic_id_by_name.get(topic)
-    found = image.topics.get(TopicId(topic))
-    return (None, None) if found is None else (found.name, found.topic_id)
 
 
 def _verified(rows: _Rows) -> _Rows:

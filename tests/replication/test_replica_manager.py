@@ -126,8 +126,8 @@ def test_a_partition_in_the_metadata_that_is_not_hosted_has_another_leader():
     managed = Managed()
     managed.register(T0, registration(leader=1))
     assert only(managed.append())[T0].code is NOT_LEADER
-    assert managed.manager.partition_of(managed.image, T0) is NOT_LEADER
-    assert managed.manager.partition_of(managed.image, T1) is UNKNOWN
+    assert managed.manager.partition_of(T0) is NOT_LEADER
+    assert managed.manager.partition_of(T1) is UNKNOWN
 
 
 def test_too_few_in_sync_replicas_refuse_all_acks():

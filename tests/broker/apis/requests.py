@@ -63,9 +63,7 @@ class Broker:
         )
         self.acls = self.acls.set(len(self.acls).to_bytes(16, "big"), acl)
 
-    def partition_of(self, image, key):
-        if image.partition(*key) is None:
-            return ErrorCode.unknown_topic_or_partition
+    def partition_of(self, key):
         return self.hosted.get(key, ErrorCode.not_leader_or_follower)
 
     def host(self, partition, number=0, topic_id=A):
