@@ -54,7 +54,7 @@ from metadata.image import Broker as BrokerRegistration
 from network.clock import Clock
 from network.timers import NEVER_MS
 from replication.counters import Counters
-from replication.follower.fetcher import FetcherConfig, FollowerBroker
+from replication.follower.fetcher import FollowerBroker
 from replication.follower.fetchers import Fetchers
 from replication.leader.alter_partition import AlterPartitions
 from replication.leader.fetch_session import FetchManager, FetchSessionCache
@@ -182,22 +182,14 @@ class Broker:
 
     def _follower(self) -> FollowerBroker:
         """Return this broker as its fetchers see it."""
-        config = self.config.replica_fetch
         return FollowerBroker(
-            config=FetcherConfig(
-                node_id=self.config.node_id,
-                wait_ms_max=config.wait_ms_max,
-                bytes_min=config.bytes_min,
-                bytes_max=config.bytes_max,
-                response_bytes_max=config.response_bytes_max,
-                backoff_ms=config.backoff_ms,
-                fetchers=config.fetchers,
-            ),
+            node_id=self.config.node_id,
+            config=self.config.replica_fetch,
             clock=self._clock,
             effects=self._effects,
             counters=self._counters,
             broker_epoch=self._broker_epoch,
-            partition_of=self._replicas.partitions.get,
+            partition_of=self._replicas.hosted,
             took=self._on_replicated,
             disk_failed=self._on_disk_failure,
         )

@@ -10,23 +10,10 @@ from typing import Final
 import msgspec
 
 from quorum_controller.security.authorization import AccessRules
+from replication.follower.fetcher import ReplicaFetchConfig
 from wire.types import DirectoryId, NodeId
 
 FETCH_BYTES_MAX: Final = 55 * 1024 * 1024
-
-
-class ReplicaFetchConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Settings of the fetches of a follower: `replica.fetch.*`, `num.replica.fetchers`."""
-
-    wait_ms_max: int = 500
-    bytes_min: int = 1
-    bytes_max: int = 1024 * 1024
-    """`replica.fetch.max.bytes`, of a partition."""
-    response_bytes_max: int = 10 * 1024 * 1024
-    backoff_ms: int = 1000
-    fetchers: int = 1
-    """`num.replica.fetchers`: connections to each leader."""
-    socket_timeout_ms: int = 30_000
 
 
 class UpkeepConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):

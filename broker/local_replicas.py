@@ -383,7 +383,7 @@ class LocalReplicas:
         now_ms = self._services.now_ms
         request = self._assignments.take_request(self._image, self._broker.broker_epoch, now_ms)
         if request is not None:
-            self._services.asks.ask(ASSIGN_REPLICAS_TO_DIRS, request, self._answered)
+            self._services.ask(ASSIGN_REPLICAS_TO_DIRS, request, self._answered)
 
     def _answered(self, answer: object | None) -> None:
         self._assignments.on_answer(answer, self._services.now_ms)  # type: ignore[arg-type]
@@ -400,7 +400,7 @@ class LocalReplicas:
         self._key_of.clear()
         self._awaited = None
         untouched = frozenset() if self._is_begun else self._clean_log_dirs
-        self._services.work.when_idle(
+        self._services.when_idle(
             lambda: LogClosing(self.manager, self._services, untouched).start()
         )
 

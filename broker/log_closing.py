@@ -32,7 +32,7 @@ class LogClosing:
         """Close them, each in its lane."""
         for path in sorted(self._open):
             close = self._manager.directories[path].close
-            self._services.work.run(Lane.FILES, path, close, self._closed(path))
+            self._services.run(Lane.FILES, path, close, self._closed(path))
         self._maybe_stopped()
 
     def _closed(self, path: str) -> WorkFinished:

@@ -72,7 +72,7 @@ class LogLoading:
     def start(self, image: Image) -> None:
         """Look for logs; those of no partition of this broker in the image are strays."""
         wall_ms = self._services.wall_ms
-        self._services.work.run(
+        self._services.run(
             Lane.LOADING, SCAN, lambda: self._scan(image, wall_ms), self._scan_finished
         )
 
@@ -146,7 +146,7 @@ class LogLoading:
             return
         task = waiting.popleft()
         self._running[path] += 1
-        self._services.work.run(
+        self._services.run(
             Lane.LOADING,
             f"{path}:{thread}",
             task.run,

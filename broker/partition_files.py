@@ -74,7 +74,7 @@ class PartitionFiles:
             def done(error: BaseException | None) -> None:
                 self._opened(task, path, created, not_created, error)
 
-            self._services.work.run(Lane.FILES, path, task.run, done)
+            self._services.run(Lane.FILES, path, task.run, done)
 
         self._ask(name, begin)
 
@@ -108,7 +108,7 @@ class PartitionFiles:
                 self._end(name)
                 return
             task = self._manager.delete(*name, self._services.wall_ms)
-            self._services.work.run(
+            self._services.run(
                 Lane.FILES,
                 task.directory.path,
                 task.run,

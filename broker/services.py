@@ -6,10 +6,11 @@ from contextlib import AbstractContextManager
 
 import msgspec
 
-from broker.awaited import Asks, Work
-from broker.effects import Effect, EffectSink
+from broker.awaited import Asks, Work, WorkFinished
+from broker.effects import Effect, EffectSink, Lane
 from network.clock import Clock
 from storage.vfs import Vfs
+from wire.messages.codec import Entity
 from wire.types import Rng
 
 
@@ -34,6 +35,18 @@ class Services(msgspec.Struct, frozen=True):
     def emit(self, effect: Effect) -> None:
         """Add the next effect of the step."""
         self.effects.append(effect)
+
+    def run(self, lane: Lane, name: str, work: Callable[[], object], done: WorkFinished) -> None:
+        """Run work in the lane of this name, off the step thread."""
+        self.work.run(lane, name, work, done)
+
+    def when_idle(self, idle: Callable[[], None]) -> None:
+        """Tell once when all work has ended."""
+        self.work.when_idle(idle)
+
+    def ask(self, api_key: int, body: Entity, answered: Callable[[object | None], None]) -> None:
+        """Send a request to the active controller; `answered` gets None without a response."""
+        self.asks.ask(api_key, body, answered)
 
 
 class Disk(msgspec.Struct, frozen=True, kw_only=True):

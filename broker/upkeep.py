@@ -154,7 +154,7 @@ class Upkeep:
             except ERRORS as reason:
                 self._failed(path, reason)
 
-        self._services.work.run(Lane.FLUSH, path, plan.run, done)
+        self._services.run(Lane.FLUSH, path, plan.run, done)
 
     # -- recorded offsets -----------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class Upkeep:
                 self._refused(path, error)
                 continue
             self._recording.add((kind, path))
-            self._services.work.run(Lane.FILES, path, write, self._recorded(kind, path))
+            self._services.run(Lane.FILES, path, write, self._recorded(kind, path))
 
     def _recorded(self, kind: str, path: str) -> Callable[[BaseException | None], None]:
         def done(error: BaseException | None) -> None:
@@ -226,7 +226,7 @@ class Upkeep:
             for each in files:
                 remove(self._vfs, each)
 
-        self._services.work.run(Lane.FILES, path, work, lambda error: self._refused(path, error))
+        self._services.run(Lane.FILES, path, work, lambda error: self._refused(path, error))
 
     # -- failures -------------------------------------------------------------------------------
 

@@ -166,6 +166,10 @@ class ReplicaManager:
         del self.partitions[key]
         self.check(key)
 
+    def hosted(self, key: TopicIdPartition) -> Partition | None:
+        """The hosted partition."""
+        return self.partitions.get(key)
+
     def partition_of(self, key: TopicIdPartition) -> Partition | ErrorCode:
         """The hosted partition; NOT_LEADER_OR_FOLLOWER or UNKNOWN_TOPIC_OR_PARTITION otherwise."""
         partition = self.partitions.get(key)

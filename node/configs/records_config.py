@@ -8,13 +8,14 @@ comes again, as in KafkaScheduler. (apache/kafka: core/.../server/KafkaConfig.sc
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.config import RecordsConfig, ReplicaFetchConfig, UpkeepConfig
+from broker.config import RecordsConfig, UpkeepConfig
 from kernel.config import NodeConfig
 from metadata.config_schema import broker_configs
 from metadata.config_values import parse_value
 from node.configs.listeners import inter_broker_listener
 from node.configs.record_keys import INTERVALS, LONG_MAX, NUMBERS, SELECTOR_KEY
 from node.errors import ConfigError, shortened
+from replication.follower.fetcher import ReplicaFetchConfig
 from wire.types import DIRECTORY_UNASSIGNED, DirectoryId
 
 RACK_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"

@@ -45,10 +45,9 @@ _UNUSABLE: Final = (UnexpectedOffsetError, ProducerStateError)
 """Errors of records that no repetition mends."""
 
 
-class FetcherConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class ReplicaFetchConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Settings of the fetches of a follower; the keys are Kafka's."""
 
-    node_id: NodeId
     wait_ms_max: int = 500
     """`replica.fetch.wait.max.ms`"""
     bytes_min: int = 1
@@ -60,13 +59,16 @@ class FetcherConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     backoff_ms: int = 1000
     """`replica.fetch.backoff.ms`"""
     fetchers: int = 1
-    """`num.replica.fetchers`: fetchers of each leader."""
+    """`num.replica.fetchers`: fetchers of each leader, with a connection each."""
+    socket_timeout_ms: int = 30_000
+    """`replica.socket.timeout.ms`, after which the connection closes that did not answer."""
 
 
 class FollowerBroker(msgspec.Struct, frozen=True, kw_only=True):
     """This broker, as its fetchers see it."""
 
-    config: FetcherConfig
+    node_id: NodeId
+    config: ReplicaFetchConfig
     clock: Clock
     effects: LogSink
     broker_epoch: Callable[[], BrokerEpoch | None]
@@ -250,7 +252,7 @@ class Fetcher:
         self._is_in_flight = True
         part, config = self._session.next_request(), self._config
         return ReplicaFetchRequest(
-            replica_id=config.node_id,
+            replica_id=self._broker.node_id,
             replica_epoch=self._broker.broker_epoch(),
             max_wait_ms=config.wait_ms_max,
             min_bytes=config.bytes_min,

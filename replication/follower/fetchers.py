@@ -53,7 +53,7 @@ class Fetchers:
         leader_epoch: LeaderEpoch,
     ) -> None:
         """Replicate a partition, which has its log open, from a leader from now on."""
-        assert leader_id != self._config.node_id, f"{key=} is led here"
+        assert leader_id != self._broker.node_id, f"{key=} is led here"
         place = (leader_id, fetcher_number(topic_name, key[1], self._config.fetchers))
         if self._assigned.get(key, place) != place:
             self.remove(key)
@@ -122,7 +122,7 @@ class Fetchers:
         """Send the questions of a fetcher, then its next Fetch."""
         fetcher, (leader_id, number) = self._fetchers[place], place
         for question in fetcher.take_questions():
-            body = _list_offsets(self._config.node_id, question)
+            body = _list_offsets(self._broker.node_id, question)
             answered = partial(self._on_offset, place, fetcher, question)
             self._send(leader_id, number, LIST_OFFSETS, body, answered)
         request = fetcher.next_request()

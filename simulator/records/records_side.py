@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.broker import Broker
-from broker.config import RecordsConfig, ReplicaFetchConfig, UpkeepConfig
+from broker.config import RecordsConfig, UpkeepConfig
 from broker.effects import (
     CloseConnection,
     ClosePeer,
@@ -25,6 +25,7 @@ from broker.effects import (
     SetReading,
 )
 from broker.events import ConnectionOpened, Event, TimeAdvanced, WorkDone
+from replication.follower.fetcher import ReplicaFetchConfig
 from simulator.cluster.machine import DATA, STOPPING, Power
 from simulator.cluster.memory_vfs import SimulatedCrashError
 from simulator.cluster.network import End, Network, Pipe

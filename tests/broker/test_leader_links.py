@@ -9,7 +9,7 @@ from metadata.image import Broker, RegisteredEndpoint
 from network.clock import Clock, Now
 from network.effects import ClosePeer, ConnectPeer, Log, SendPeerBytes
 from replication.counters import Counters
-from replication.follower.fetcher import FetcherConfig, FollowerBroker
+from replication.follower.fetcher import FollowerBroker, ReplicaFetchConfig
 from replication.follower.fetchers import Fetchers
 from tests.replication.fetching import BACKOFF_MS, NAME, Leader, Pair, key
 from tests.replication.partitions import WALL_MS
@@ -53,7 +53,8 @@ class Node:
         self.fetchers = Fetchers(
             FollowerBroker(
                 counters=Counters(),
-                config=FetcherConfig(node_id=2, backoff_ms=BACKOFF_MS, **config),
+                node_id=2,
+                config=ReplicaFetchConfig(backoff_ms=BACKOFF_MS, **config),
                 clock=self.clock,
                 effects=self.effects,
                 broker_epoch=lambda: 12,

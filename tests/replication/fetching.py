@@ -10,7 +10,7 @@ from kio.serial import entity_reader
 
 from network.clock import Clock, Now
 from replication.counters import Counters
-from replication.follower.fetcher import FetcherConfig, FollowerBroker
+from replication.follower.fetcher import FollowerBroker, ReplicaFetchConfig
 from replication.follower.fetchers import Fetchers
 from replication.leader.delayed import FetchParams
 from replication.leader.fetch_session import (
@@ -187,7 +187,8 @@ class Follower:
         self.on_disk_failure = lambda: None
         broker = FollowerBroker(
             counters=Counters(),
-            config=FetcherConfig(node_id=node_id, backoff_ms=BACKOFF_MS, **config),
+            node_id=node_id,
+            config=ReplicaFetchConfig(backoff_ms=BACKOFF_MS, **config),
             clock=self.clock,
             effects=self.effects,
             broker_epoch=lambda: brokers.registered[node_id].epoch,

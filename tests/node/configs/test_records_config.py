@@ -3,13 +3,14 @@
 import msgspec
 import pytest
 
-from broker.config import RecordsConfig, ReplicaFetchConfig, UpkeepConfig
+from broker.config import RecordsConfig, UpkeepConfig
 from metadata.config_schema import broker_configs
 from metadata.config_values import parse_value
 from node.configs.config import node_config
 from node.configs.record_keys import INTERVALS, LONG_MAX, NUMBERS, RECORDS_KEYS
 from node.configs.records_config import RACK_SELECTOR, records_config
 from node.errors import ConfigError
+from replication.follower.fetcher import ReplicaFetchConfig
 from tests.node.configs.test_config import BROKER, COMBINED
 from wire.types import DirectoryId
 
