@@ -12,7 +12,6 @@ core/.../server/metadata/BrokerMetadataPublisher.scala
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
 
 import msgspec
 
@@ -25,11 +24,10 @@ from broker.partition_files import PartitionFiles
 from broker.services import Disk, Services
 from broker.topic_settings import TopicSettingsOf
 from broker.upkeep import Upkeep
+from metadata.cordoned_directories import cordoned_paths
 from metadata.delta import MetadataDelta
-from metadata.features import LEVEL_CORDONED_DIRECTORIES
 from metadata.image import EMPTY, Image
 from metadata.image import Partition as PartitionRegistration
-from metadata.node_configs import NodeConfigs
 from replication.follower.fetchers import Fetchers
 from replication.leader.leadership import Leadership, LocalBroker
 from replication.partition import Following, Offline, Partition, Transition
@@ -41,8 +39,6 @@ from storage.logs.unified_log import UnifiedLog
 from wire.api_keys import ASSIGN_REPLICAS_TO_DIRS
 from wire.errors import ErrorCode
 from wire.types import TopicIdPartition
-
-CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
 
 
 class Hosted(msgspec.Struct, frozen=True):
@@ -297,16 +293,10 @@ class LocalReplicas:
             return assigned if assigned in online else None
         if not online:
             return None
-        cordoned = self._cordoned()
+        node_id = self._config.node_id
+        cordoned = cordoned_paths(self._image, node_id, self._properties, online) or ()
         allowed = [path for path in online if path not in cordoned]
         return self.manager.next_log_dir(allowed or online)
-
-    def _cordoned(self) -> frozenset[str]:
-        if self._image.metadata_version < LEVEL_CORDONED_DIRECTORIES:
-            return frozenset()
-        configs = NodeConfigs(self._image, self._config.node_id, self._properties)
-        paths = {path.strip() for path in (configs.value(CORDONED_LOG_DIRS) or "").split(",")}
-        return frozenset(self._config.log_dirs if "*" in paths else paths)
 
     def _tell_directory(self, key: TopicIdPartition) -> None:
         hosted, registration = self._hosted[key], _registration(self._image, key)

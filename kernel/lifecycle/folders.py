@@ -22,7 +22,7 @@ from broker_publisher.local_changes import (
 )
 from kernel.config import NodeConfig
 from kernel.effects import Effect, Log, LogLevel, RunLocalChanges
-from kernel.lifecycle.cordoned_directories import cordoned_paths
+from metadata.cordoned_directories import cordoned_paths
 from metadata.delta import MetadataDelta
 from metadata.image import Image
 from network.clock import Clock
@@ -134,7 +134,8 @@ class Folders:
     def _first_open_log_dir(self, image: Image) -> str:
         """The first log directory that is not cordoned; the first of all where each one is."""
         log_dirs = self._config.log_dirs
-        cordoned = cordoned_paths(image, self._config, log_dirs) or ()
+        properties = dict(self._config.properties)
+        cordoned = cordoned_paths(image, self._config.node_id, properties, log_dirs) or ()
         return next((path for path in log_dirs if path not in cordoned), log_dirs[0])
 
     def done(self, error: str | None) -> None:

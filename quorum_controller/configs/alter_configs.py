@@ -22,6 +22,7 @@ from metadata.config_schema import (
     definitions_of,
 )
 from metadata.config_values import whole_number
+from metadata.cordoned_directories import CORDONED_LOG_DIRS
 from metadata.features import LEVEL_CORDONED_DIRECTORIES
 from metadata.image import Image
 from metadata.node_configs import NodeConfigs
@@ -64,7 +65,6 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 _LIST_OPERATIONS: Final = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 VALUE_CHARS_MAX: Final = 32_767
 NODE_ID_MAX: Final = 2**31 - 1
-CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
 
 _NONE: Final = ApiError(ErrorCode.none)
 _DUPLICATE: Final = ApiError(ErrorCode.invalid_request, "Duplicate resource.")

@@ -18,11 +18,11 @@ from metadata.config_schema import (
     broker_config,
 )
 from metadata.config_values import parse_value, whole_number
+from metadata.cordoned_directories import CORDONED_LOG_DIRS
 from metadata.image import CONFIG_BROKER, Image
 from metadata.node_configs import LISTENER_CONFIG, NodeConfigs, definition_of
 from quorum_controller.configs.alter_configs import (
     APPEND,
-    CORDONED_LOG_DIRS,
     DELETE,
     NODE_ID_MAX,
     SET,
