@@ -7,19 +7,17 @@ values of 100 B, batches of up to 16 KiB, not compressed). Spark on local[2] rea
 broker with `format("kafka")` and from the broker's own folder with `format("kraft-log")`: the same
 session, sink noop, after warming runs, the two in turn. CPU seconds are those of Spark alone
 (driver, JVM, Python workers); the broker's are given beside them. The connector is fetched through
-Maven in the version of the installed Spark; --connector names a folder with its jars instead.
+Maven; --connector names a folder with its jars instead.
 """
 
 import os
-import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.clusters import kafka_peer
+from benchmarks.clusters import kafka_peer, maven
 from benchmarks.cpu_meter import CpuMeter, process_ticks
 from pipeline.core.reading.options import parse_options
 from pipeline.core.reading.reader import read_table
@@ -32,20 +30,13 @@ RECORD_BYTES: Final = VALUE_BYTES + 9  # with its lengths, deltas and attributes
 WARMING_RUNS: Final = 3
 RUNS: Final = 4
 PORT: Final = 19592
+CONNECTOR_VERSION: Final = "4.2.0"
+"""The last that Maven Central has; the extra's Spark 4.3.0 takes it."""
 _CONNECTOR: Final = "spark-sql-kafka-0-10_2.13"
 # Spark has its other dependencies
 _ARTIFACTS: Final = (
     _CONNECTOR, "spark-token-provider-kafka-0-10_2.13", "kafka-clients", "commons-pool2",
 )  # fmt: skip
-_POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>kraftline</groupId><artifactId>connector</artifactId><version>1</version>
-  <dependencies>
-    <dependency><groupId>org.apache.spark</groupId>
-      <artifactId>{name}</artifactId><version>{version}</version></dependency>
-  </dependencies>
-</project>
-"""
 # name of the read -> columns of Kafka's source, options of kraft-log
 READS: Final = {
     "kafka": (None, {"columns": "kafka"}),
@@ -64,11 +55,9 @@ def measure(
         megabytes: size of the records with their framing.
         connector: a folder with its jars; None: fetched through Maven.
     """
-    import pyspark  # noqa: PLC0415  # needs the extra
+    import pipeline  # noqa: PLC0415  # needs the extra
 
-    import pipeline  # noqa: PLC0415
-
-    home = connector_jars(pyspark.__version__) if connector is None else connector
+    home = connector_jars() if connector is None else connector
     jars = sorted(home.glob("*.jar"))
     (named,) = home.glob(f"{_CONNECTOR}-*.jar")
     count = megabytes * 1_000_000 // RECORD_BYTES
@@ -87,22 +76,10 @@ def measure(
     return rows
 
 
-def connector_jars(spark_version: str) -> Path:
-    """The folder with the connector of a Spark version, fetched once through Maven."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kraftline"
-    home = cache / f"{_CONNECTOR}-{spark_version}"
-    if not home.exists():
-        part = home.with_name(home.name + ".part")
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
-        (part / "pom.xml").write_text(_POM.format(name=_CONNECTOR, version=spark_version))
-        subprocess.run(
-            ["mvn", "-q", "-B", "-f", str(part / "pom.xml"), "dependency:copy-dependencies",
-             f"-DincludeArtifactIds={','.join(_ARTIFACTS)}", f"-DoutputDirectory={part}"],
-            check=True,
-        )  # fmt: skip
-        part.rename(home)
-    return home
+def connector_jars() -> Path:
+    """The folder with the connector, fetched once through Maven."""
+    dependency = f"org.apache.spark:{_CONNECTOR}:{CONNECTOR_VERSION}"
+    return maven.fetched(f"{_CONNECTOR}-{CONNECTOR_VERSION}", [dependency], only=_ARTIFACTS)
 
 
 @contextmanager

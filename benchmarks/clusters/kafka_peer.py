@@ -4,28 +4,17 @@ Used by the benchmarks that measure both in one run and by the tests that compar
 """
 
 import base64
-import os
 import shutil
 import signal
 import subprocess
 import time
 from pathlib import Path
 
+from benchmarks.clusters import maven
 from benchmarks.clusters.protocol import ProtocolError, find_leader
 
 KAFKA_VERSION = "4.3.1"
 CLUSTER_ID = base64.urlsafe_b64encode(b"kraftline-peer-1").decode().rstrip("=")
-_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>kraftline</groupId><artifactId>peer</artifactId><version>1</version>
-  <dependencies>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
-      <version>{version}</version></dependency>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId>
-      <version>{version}</version></dependency>
-  </dependencies>
-</project>
-"""
 
 
 def jars() -> Path:
@@ -35,20 +24,18 @@ def jars() -> Path:
     """
     for program in ("java", "mvn"):
         assert shutil.which(program), f"{program} is needed to compare with real Kafka"
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kraftline"
-    home = cache / f"kafka-{KAFKA_VERSION}"
-    if not home.exists():
-        part = cache / f"kafka-{KAFKA_VERSION}.part"
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
-        (part / "pom.xml").write_text(_POM.format(version=KAFKA_VERSION))
-        subprocess.run(
-            ["mvn", "-q", "-B", "-f", str(part / "pom.xml"), "dependency:copy-dependencies",
-             "-DincludeScope=runtime", f"-DoutputDirectory={part}"],
-            check=True,
-        )  # fmt: skip
-        part.rename(home)
-    return home
+    group = "org.apache.kafka"
+    names = "kafka_2.13", "kafka-tools"
+    return maven.fetched(
+        f"kafka-{KAFKA_VERSION}", [f"{group}:{name}:{KAFKA_VERSION}" for name in names]
+    )
+
+
+def file_connectors() -> Path:
+    """The folder with Connect's connectors for files, a plugin path of its workers."""
+    name = "connect-file"
+    dependency = f"org.apache.kafka:{name}:{KAFKA_VERSION}"
+    return maven.fetched(f"{name}-{KAFKA_VERSION}", [dependency], only=[name])
 
 
 def java(main_class: str, *words: str, heap: str = "256m") -> list[str]:
