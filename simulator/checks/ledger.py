@@ -61,6 +61,11 @@ class Ledger:
         number = self._index_of_end.get(end_offset)
         return None if number is None else self.entries[number]
 
+    def largest_batch(self, offset: int) -> int:
+        """Records of metadata in the largest batch from an offset on."""
+        counts = [count for base, count in self.record_counts.items() if base >= offset]
+        return max(counts, default=0)
+
     def commit(self, entry: Entry, content: bytes, epoch: int = 0) -> None:
         """Enter the next batch with its bytes, and the epoch whose leader committed it."""
         self.committed_in[entry.base_offset] = epoch

@@ -203,12 +203,16 @@ class RecordChecks:
                     text = f"{_text(key)}: high watermark {watermark}, node {member} ends at {end}"
                     raise Violation("D2", text)
 
-    def partition_at(self, node: int, key: Key) -> Partition | None:
-        """A replica as the running process of a node has it."""
+    def partitions_at(self, node: int) -> Mapping[Key, Partition]:
+        """All replicas as the running process of a node has them."""
         records = self._machines[node].records
         if records is None:
-            return None
-        return records.broker._replicas.partitions.get(key)  # noqa: SLF001
+            return {}
+        return records.broker._replicas.partitions  # noqa: SLF001
+
+    def partition_at(self, node: int, key: Key) -> Partition | None:
+        """A replica as the running process of a node has it."""
+        return self.partitions_at(node).get(key)
 
     def _check_kept(self, machine: "RecordsMachine", key: Key, epoch: int) -> None:
         """Check that the leader of the newest epoch has what was promised."""

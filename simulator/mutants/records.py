@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from broker.front import Front
 from replication import reading
+from replication.follower.fetcher import Fetcher
 from replication.leader import isr
 from replication.leader.leadership import Leadership
 from replication.log_offsets import LogOffsetMetadata
@@ -14,6 +15,7 @@ from simulator.campaign.draw import RECORDS_STANDARD, Options
 from simulator.mutants.registry import Mutant, Patches
 from storage.logs.unified_log import UnifiedLog
 from storage.producers.producer_state import ProducerAppend, ProducerStateEntry, ProducerStates
+from wire.types import Offset
 
 MANY_ENDS: Final = replace(
     RECORDS_STANDARD,
@@ -95,6 +97,22 @@ def _reads_above_the_high_watermark(patches: Patches) -> None:
     patches.method(UnifiedLog, "bound", make)
 
 
+def _truncates_to_the_high_watermark(patches: Patches) -> None:
+    """A follower of a new leader epoch truncates to its high watermark."""
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def mutated(self: Fetcher, key: Any, topic: str, epoch: Any) -> None:
+            original(self, key, topic, epoch)
+            state = self._states[key]
+            log = self._log_of(state)
+            assert log is not None, "it was assigned"
+            self._truncate(state, Offset(log.high_watermark))
+
+        return mutated
+
+    patches.method(Fetcher, "assign", make)
+
+
 def _knows_no_duplicates(patches: Patches) -> None:
     """A batch that was stored is refused when it comes again."""
 
@@ -148,7 +166,11 @@ def _keeps_memory_of_requests(patches: Patches) -> None:
 
 
 def _mutant(
-    number: int, patch: Callable[[Patches], None], *expected: str, options: Options = MANY_ENDS
+    number: int,
+    patch: Callable[[Patches], None],
+    *expected: str,
+    options: Options = MANY_ENDS,
+    scenario: str | None = None,
 ) -> Mutant:
     assert patch.__doc__ is not None, f"{patch=}"
     return Mutant(
@@ -159,6 +181,7 @@ def _mutant(
         seeds_max=20,
         patch=patch,
         options=options,
+        scenario=scenario,
     )
 
 
@@ -172,6 +195,7 @@ RECORDS: Final = (
     _mutant(207, _checks_no_sequences, "D5"),
     _mutant(208, _forgets_producers, "D5", options=CLEAN_ENDS),
     _mutant(209, _keeps_memory_of_requests, "D9"),
+    _mutant(210, _truncates_to_the_high_watermark, scenario="no_loss_with_leader_epochs"),
 )
 """Mutants with the seeds of `run_records`; not part of `kraftline sim mutate`, whose runs are
 without records."""

@@ -124,6 +124,8 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     patch: Callable[[Patches], None]
     options: Options = SHORT
     """Options that its seeds share."""
+    scenario: str | None = None
+    """Scenario in tests/scenarios/records that gives another text with it; None: seeds find it."""
 
     @property
     def key(self) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from broker.config import RecordsConfig
 from broker.effects import Effect
 from broker.events import Event, KernelBytes, KernelClosed, TimeAdvanced
 from kernel import effects as out
@@ -15,7 +16,7 @@ from kernel.port import RecordsPort
 from simulator.cluster.machine import Machine
 from simulator.cluster.network import End, Pipe
 from simulator.records.ports import CLOSED_BY_KERNEL, RECORDS_EVENTS
-from simulator.records.records_side import RecordsSide
+from simulator.records.records_side import RecordsSide, records_config
 
 
 class RecordsMachine(Machine):
@@ -48,6 +49,10 @@ class RecordsMachine(Machine):
         kernel = super()._open(rng, RecordsPort(records.broker.apis))
         self.records = records
         return kernel
+
+    def records_config(self) -> RecordsConfig:
+        """Settings of the broker."""
+        return records_config(self)
 
     @override
     def start(self) -> None:

@@ -67,7 +67,7 @@ class RecordsSide:
         self.network: Network = machine.network
         self.host = machine.id
         self.broker = Broker(
-            records_config(machine),
+            machine.records_config(),
             machine.vfs,
             rng,
             now=machine.now(),

@@ -1,18 +1,19 @@
 """Requests about records as a client makes them, in Kafka's wire format."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from wire.api_keys import FETCH, INIT_PRODUCER_ID, PRODUCE
+from wire.api_keys import FETCH, INIT_PRODUCER_ID, LIST_OFFSETS, PRODUCE
 from wire.batches.batch import BatchHeader, RecordView, encode_records
 from wire.messages import codec
 from wire.types import LeaderEpoch, Offset
 
 METADATA: Final = 3
 CREATE_TOPICS: Final = 19
+DELETE_RECORDS: Final = 21
 TIMEOUT: Final = timedelta(seconds=2)
 FETCH_WAIT: Final = timedelta(milliseconds=300)
 FETCH_BYTES_MAX: Final = 600
@@ -40,6 +41,40 @@ def create_topic(name: str, partitions: int, replicas: int, **configs: str) -> A
         configs=rows,
     )
     return new.CreateTopicsRequest(topics=(topic,), timeout=TIMEOUT, validate_only=False)
+
+
+def create_assigned_topic(
+    name: str, replicas: Sequence[Sequence[int]], configs: Mapping[str, str]
+) -> Any:
+    """CreateTopics of one topic with the replicas of each partition."""
+    new = codec.newest(CREATE_TOPICS, "request")
+    rows = tuple(new.CreatableTopicConfig(name=key, value=configs[key]) for key in sorted(configs))
+    assignments = tuple(
+        new.CreatableReplicaAssignment(partition_index=number, broker_ids=tuple(ids))
+        for number, ids in enumerate(replicas)
+    )
+    topic = new.CreatableTopic(
+        name=name, num_partitions=-1, replication_factor=-1, assignments=assignments, configs=rows
+    )
+    return new.CreateTopicsRequest(topics=(topic,), timeout=TIMEOUT, validate_only=False)
+
+
+def list_offsets(topic: str, partition: int, timestamp_ms: int) -> Any:
+    """ListOffsets of one partition by a consumer."""
+    new = codec.newest(LIST_OFFSETS, "request")
+    row = new.ListOffsetsPartition(
+        partition_index=partition, current_leader_epoch=-1, timestamp=timestamp_ms
+    )
+    rows = (new.ListOffsetsTopic(name=topic, partitions=(row,)),)
+    return replace(codec.default_request(LIST_OFFSETS), replica_id=-1, topics=rows)
+
+
+def delete_records(topic: str, partition: int, offset: int) -> Any:
+    """DeleteRecords of one partition."""
+    new = codec.newest(DELETE_RECORDS, "request")
+    row = new.DeleteRecordsPartition(partition_index=partition, offset=offset)
+    rows = (new.DeleteRecordsTopic(name=topic, partitions=(row,)),)
+    return new.DeleteRecordsRequest(topics=rows, timeout=TIMEOUT)
 
 
 def metadata(topic: str) -> Any:

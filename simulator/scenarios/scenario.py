@@ -26,6 +26,7 @@ import msgspec
 from simulator.scenarios.command import Command, ScenarioError, parse_command
 from simulator.scenarios.controller import ControllerScenario
 from simulator.scenarios.raft import RaftScenario
+from simulator.scenarios.records import RecordsScenario
 
 SEPARATOR: Final = "----"
 NOTHING: Final = "ok"
@@ -46,6 +47,7 @@ class Environment(Protocol):
 ENVIRONMENTS: Final[dict[str, Callable[[], Environment]]] = {
     "controller": ControllerScenario,
     "raft": RaftScenario,
+    "records": RecordsScenario,
 }
 """Folder name -> environment."""
 
