@@ -97,20 +97,14 @@ def run_node(
     format_cluster_id: str | None,
     *,
     environment: bool = False,
-    serves_records: bool = True,
 ) -> int:
-    """Run one node in this process; return its exit code.
-
-    With `serves_records` a broker serves the records of its partitions, on a second thread.
-    """
+    """Run one node in this process; return its exit code."""
     try:
         config = _config(properties, overrides, environment=environment)
         if properties is None and format_cluster_id is None:
             format_cluster_id = asked_cluster_id(os.environ)
         recorder = Recorder(time.monotonic_ns())
-        identity, kernel, broker = _open(
-            config, format_cluster_id, recorder, serves_records=serves_records
-        )
+        identity, kernel, broker = _open(config, format_cluster_id, recorder)
     except REFUSALS as refusal:
         sys.stderr.write(f"{refusal}\n")
         return 1
@@ -162,13 +156,9 @@ def _config(properties: Path | None, overrides: Sequence[str], *, environment: b
 
 
 def _open(
-    config: NodeConfig,
-    format_cluster_id: str | None,
-    recorder: Recorder,
-    *,
-    serves_records: bool = False,
+    config: NodeConfig, format_cluster_id: str | None, recorder: Recorder
 ) -> tuple[Identity, Kernel, Broker | None]:
-    """Lock and check the log directories, and open the kernel, and the records if it serves them.
+    """Lock and check the log directories; open the kernel, and the records of a broker.
 
     Raises:
         StartError: a directory cannot be created, read or written; names the path. Other errors of
@@ -179,9 +169,8 @@ def _open(
     at = now()
     try:
         identity = prepare(vfs, config, format_cluster_id, partial(random_uuid, rng), at.wall_ms)
-        is_served = serves_records and config.is_broker
         guards = {path: threading.Lock() for path in config.log_dirs}
-        broker = _open_records(config, vfs, identity, at, guards) if is_served else None
+        broker = _open_records(config, vfs, identity, at, guards) if config.is_broker else None
         kernel = Kernel(
             config,
             vfs,
@@ -331,10 +320,9 @@ async def _listen_all(
     Raises:
         StartError: one cannot be bound; the others are closed, as uvloop's loop would not close.
     """
-    kernels = config.listeners if side is None else config.controller_listeners
     servers: list[asyncio.Server] = []
     try:
-        for listener in kernels:
+        for listener in config.controller_listeners:
             server = await _listen(driver, listener)
             servers.append(server)
         if side is not None:

@@ -100,7 +100,7 @@ def test_the_records_and_the_metadata_log_share_the_lock_of_their_recovery_point
     }
     recorder = Recorder(0)
     config = node_config(properties)
-    _, kernel, broker = _open(config, DEFAULT_CLUSTER_ID, recorder, serves_records=True)
+    _, kernel, broker = _open(config, DEFAULT_CLUSTER_ID, recorder)
     (lock,) = locks
     assert lock.count == 1, "the kernel has read the file"
     kernel.close()

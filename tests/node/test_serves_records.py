@@ -27,13 +27,17 @@ def free_ports(count):
 
 
 def settings(path, clients, controllers):
+    """Settings of a node, which is a controller alone without a port for clients."""
+    listeners = [f"CONTROLLER://127.0.0.1:{controllers}"]
+    if clients is not None:
+        listeners.append(f"PLAINTEXT://127.0.0.1:{clients}")
     return node_config(
         {
-            "process.roles": "broker,controller",
+            "process.roles": "controller" if clients is None else "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@127.0.0.1:{controllers}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"CONTROLLER://127.0.0.1:{controllers},PLAINTEXT://127.0.0.1:{clients}",
+            "listeners": ",".join(listeners),
             "log.dirs": str(path),
         }
     )
@@ -48,7 +52,7 @@ def test_a_node_with_records_opens_its_logs_and_closes_them_at_the_end(tmp_path,
     clients, controllers = free_ports(2)
     config = settings(tmp_path, clients, controllers)
     recorder = Recorder(time.monotonic_ns())
-    identity, kernel, broker = _open(config, CLUSTER_ID, recorder, serves_records=True)
+    identity, kernel, broker = _open(config, CLUSTER_ID, recorder)
     assert broker is not None
 
     async def scenario():
@@ -83,8 +87,8 @@ async def listening(port, node):
     pytest.fail("the node ended")
 
 
-def test_without_them_a_node_has_no_second_value(tmp_path):
-    config = settings(tmp_path, *free_ports(2))
+def test_a_controller_has_no_second_value(tmp_path):
+    config = settings(tmp_path, None, *free_ports(1))
     identity, kernel, broker = _open(config, CLUSTER_ID, Recorder(time.monotonic_ns()))
     assert broker is None
     kernel.close()
@@ -92,20 +96,21 @@ def test_without_them_a_node_has_no_second_value(tmp_path):
         lock.release()
 
 
-@pytest.mark.parametrize("serves_records", [True, False])
-def test_a_listener_that_is_taken_refuses_the_start(tmp_path, capsys, serves_records):
+@pytest.mark.parametrize("is_broker", [True, False])
+def test_a_listener_that_is_taken_refuses_the_start(tmp_path, capsys, is_broker):
     """It is the last one to be bound; a loop with the others open would never close."""
     clients, controllers = free_ports(2)
-    config = settings(tmp_path, clients, controllers)
+    config = settings(tmp_path, clients if is_broker else None, controllers)
     recorder = Recorder(time.monotonic_ns())
-    identity, kernel, broker = _open(config, CLUSTER_ID, recorder, serves_records=serves_records)
+    identity, kernel, broker = _open(config, CLUSTER_ID, recorder)
+    name, port = ("PLAINTEXT", clients) if is_broker else ("CONTROLLER", controllers)
 
     async def scenario():
-        with socket.create_server(("127.0.0.1", clients)):
+        with socket.create_server(("127.0.0.1", port)):
             assert await _serve(config, kernel, recorder, broker) == 1
 
     run(scenario)
     for lock in identity.locks:
         lock.release()
-    refusal = f"listener PLAINTEXT: 127.0.0.1:{clients} is taken by another process\n"
+    refusal = f"listener {name}: 127.0.0.1:{port} is taken by another process\n"
     assert capsys.readouterr().err == refusal
