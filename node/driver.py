@@ -42,6 +42,7 @@ from kernel.kernel import Kernel
 from kernel.turn import Turn
 from node.clocks import now
 from node.connections import InboundEnd, InboundSocket, Peers
+from node.deadline_timer import DeadlineTimer
 from node.flusher import Flusher
 from node.logs import write_log
 from node.records.bridge import TO_RECORDS, ToRecords
@@ -82,8 +83,9 @@ class Driver:
         self.recorder = recorder
         recorder.observe(kernel.core, created_ns, created_ns)
         self._is_scheduled = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms = 0
+        self._timer = DeadlineTimer(
+            loop, kernel.next_deadline_ms, lambda: self.post(TimeAdvanced())
+        )
         self._turn = Turn(self)
         self._inbound: dict[int, InboundEnd] = {}
         self._peers = Peers(loop, self.post)
@@ -113,7 +115,7 @@ class Driver:
         try:
             self._turn.perform(self._kernel.start(now()))
             self._flush_records()
-            self._set_timer()
+            self._timer.set()
             self.recorder.worked(self._kernel.core, started_ns, time.monotonic_ns())
         except Exception as error:  # noqa: BLE001 - as in every turn
             self.fail(error)
@@ -138,7 +140,7 @@ class Driver:
             self._flush_records()
             self._turn.settle()
             self._flush_records()
-            self._set_timer()
+            self._timer.set()
             self.recorder.worked(self._kernel.core, started_ns, time.monotonic_ns())
         except Exception as error:  # noqa: BLE001 - top of the driver: any error ends the node
             self.fail(error)
@@ -183,26 +185,6 @@ class Driver:
     def flush_behind(self, effect: RunFlush) -> None:
         """Flush in a later callback: a loop that collects writes sends them before it."""
         self._loop.call_soon(self._turn.flush_behind, effect)
-
-    # ---- the timer -------------------------------------------------------------------------
-
-    def _set_timer(self) -> None:
-        """Set the timer to the kernel's deadline; a later deadline is read when the timer fires."""
-        deadline_ms = self._kernel.next_deadline_ms()
-        if self._timer is not None:
-            if self._timer_ms <= deadline_ms:
-                return
-            self._timer.cancel()
-        self._timer_ms = deadline_ms
-        delay_ms = max(0, deadline_ms - now().monotonic_ms)
-        self._timer = self._loop.call_later(delay_ms / 1000, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        if self._kernel.next_deadline_ms() <= now().monotonic_ms:
-            self.post(TimeAdvanced())
-        else:
-            self._set_timer()
 
     # ---- sockets ---------------------------------------------------------------------------
 
@@ -292,8 +274,7 @@ class Driver:
 
     def close(self) -> None:
         """Close every socket and wait for the threads; no step of the kernel follows."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         self._peers.close()
         for socket in list(self._inbound.values()):
             socket.close()

@@ -30,6 +30,7 @@ from broker.effects import (
 from broker.events import Event, Now, TimeAdvanced, WorkDone
 from node.clocks import now
 from node.connections import Peers
+from node.deadline_timer import DeadlineTimer
 from node.logs import write_log
 from node.records.bridge import TO_KERNEL, ToKernel
 from node.records.lanes import Lanes
@@ -83,8 +84,9 @@ class DataLoop:
         self._events: deque[Event] = deque()
         self._is_scheduled = False
         self._has_failed = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms = 0
+        self._timer = DeadlineTimer(
+            loop, records.next_deadline_ms, lambda: self.post(TimeAdvanced())
+        )
         self.longest_turn = LongestTurn()
         self._sockets = RecordSockets(loop, self.post, frame_bytes_max)
         self._peers = Peers(loop, self.post)
@@ -117,8 +119,7 @@ class DataLoop:
     async def _until_closed(self) -> None:
         self._loop.set_exception_handler(self._on_exception)
         await self._closed
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         self._sockets.close()
         self._peers.close()
         self._lanes.close()
@@ -181,7 +182,7 @@ class DataLoop:
             events, self._events = self._events, deque()
             self._carry_out(self._records.take(events, now()))
             self._carry_out(self._records.settle())
-            self._set_timer()
+            self._timer.set()
             line = self.longest_turn.ended(time.thread_time_ns() - started_ns, events)
             if line is not None:
                 write_log(line)
@@ -194,26 +195,6 @@ class DataLoop:
             self._perform[type(effect)](effect)
         self._sockets.send()
         self._kernel.flush()
-
-    # ---- the timer -------------------------------------------------------------------------
-
-    def _set_timer(self) -> None:
-        """Set the timer to the deadline; a later deadline is read when the timer fires."""
-        deadline_ms = self._records.next_deadline_ms()
-        if self._timer is not None:
-            if self._timer_ms <= deadline_ms:
-                return
-            self._timer.cancel()
-        self._timer_ms = deadline_ms
-        delay_ms = max(0, deadline_ms - now().monotonic_ms)
-        self._timer = self._loop.call_later(delay_ms / 1000, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        if self._records.next_deadline_ms() <= now().monotonic_ms:
-            self.post(TimeAdvanced())
-        else:
-            self._set_timer()
 
     # ---- effects ---------------------------------------------------------------------------
 
