@@ -3,11 +3,10 @@
 apache/kafka: storage/.../log/UnifiedLog.java (`analyzeAndValidateRecords`, origin REPLICATION)
 """
 
-import crc32c
-
 from storage.logs.recovery import BatchRules
 from storage.segments.rolling import RELATIVE_OFFSET_MAX
-from wire.batches.batch import CRC_START, BatchFrame, iterate_frames
+from wire.batches.batch import BatchFrame
+from wire.batches.log_batches import is_sound
 from wire.errors import CorruptBatchError
 
 
@@ -19,11 +18,10 @@ def acceptable(
     taken: list[BatchFrame] = []
     end = 0
     try:
-        for frame in iterate_frames(view):
+        for frame in rules.frames(view):
             last, epoch = frame.last_offset, frame.leader_epoch
-            content = view[frame.position + CRC_START : frame.end_position]
-            is_sound = crc32c.crc32c(content) == frame.crc
-            objection = rules.objection(frame.base_offset, last, epoch, crc_is_valid=is_sound)
+            crc_is_valid = is_sound(view, frame)
+            objection = rules.objection(frame.base_offset, last, epoch, crc_is_valid=crc_is_valid)
             if epoch > epoch_max:
                 objection = f"leader epoch {epoch} is above {epoch_max}"
             elif frame.size_bytes > batch_bytes_max:

@@ -14,7 +14,7 @@ from storage.logs.fetched_batches import acceptable, groups_that_fit
 from storage.logs.flush_plan import FlushPlan
 from storage.logs.flushing import Flushing, RecordedEnd
 from storage.logs.log_loading import LoadedLog, LogConfig, SegmentMaker, load_log, write_again
-from storage.logs.recovery import BatchRules, RecoveryEvent
+from storage.logs.recovery import RecoveryEvent
 from storage.segments.file_slice import FileSlice
 from storage.segments.open_segments import OpenSegments
 from storage.segments.read_check import first_damage
@@ -179,7 +179,7 @@ class Log:
     ) -> tuple[list[list[BatchFrame]], str | None]:
         """The batches that may be appended, in groups for `append_frames`; why others may not."""
         config = self.config
-        rules = BatchRules(self.end_offset, self.last_epoch, contiguous=config.contiguous)
+        rules = config.batch_rules(self.end_offset, self.last_epoch)
         taken, stopped = acceptable(view, rules, epoch_max, config.batch_bytes_max)
         room_bytes = config.segment_bytes - self._active.size_bytes
         return groups_that_fit(taken, room_bytes, config.segment_bytes), stopped
@@ -253,7 +253,8 @@ class Log:
             return b""
         segment, position, end = located
         data = segment.read_batches(position, end, max_bytes)
-        damage = first_damage(data, offset, contiguous=self.config.contiguous)
+        is_metadata, reads_old = self.config.contiguous, self.config.reads_old_formats
+        damage = first_damage(data, offset, contiguous=is_metadata, reads_old_formats=reads_old)
         if damage is not None:
             raise CorruptLogError(segment.path, position + damage[0], damage[1])
         return data

@@ -35,6 +35,7 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
     log: LogConfig = LogConfig(
         verify_from_start=False,
         contiguous=False,
+        reads_old_formats=True,
         syncs_at_open=False,
         grows_index_files=True,
         cuts_flushed_damage=True,

@@ -9,7 +9,12 @@ from typing import Final
 
 import msgspec
 
-from storage.checkpoints.epoch_checkpoint import EPOCH_CHECKPOINT_NAME, EpochCache, decode_epochs
+from storage.checkpoints.epoch_checkpoint import (
+    EPOCH_CHECKPOINT_NAME,
+    EpochCache,
+    EpochEntry,
+    decode_epochs,
+)
 from storage.errors import CorruptFileError, CorruptLogError
 from storage.logs.recovery import (
     BatchRules,
@@ -45,6 +50,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     open_segments_max: int = 4  # files kept open beside that of the active segment
     verify_from_start: bool = True  # check all segments at open, not only the unflushed ones
     contiguous: bool = True  # no offset may be missing (compacted logs have gaps)
+    reads_old_formats: bool = False  # messages of magic 0 and 1 may be in it
     syncs_at_open: bool = True  # what is not recorded as flushed is written again and synced
     grows_index_files: bool = False  # they are written with the segment, not only at its roll
     cuts_flushed_damage: bool = False  # also below the recovery point: another replica has it
@@ -59,6 +65,15 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
         assert self.batch_bytes_max > 0, f"{self.batch_bytes_max=}"
         assert self.recovery_point_bytes >= 0, f"{self.recovery_point_bytes=}"
         assert self.open_segments_max >= 0, f"{self.open_segments_max=}"
+
+    def batch_rules(self, end_offset: int, last_epoch: int) -> BatchRules:
+        """Requirements that the batch at `end_offset` must meet."""
+        return BatchRules(
+            end_offset,
+            last_epoch,
+            contiguous=self.contiguous,
+            reads_old_formats=self.reads_old_formats,
+        )
 
     @property
     def roll_rules(self) -> RollRules:
@@ -157,6 +172,8 @@ class _Loader:
         """A log that ends below it is refused."""
         self._report: list[RecoveryEvent] = []
         self._epochs = EpochCache()
+        self._claimed: tuple[EpochEntry, ...] = ()
+        """Epochs of the file that begin where batches are checked: true of those without epoch."""
 
     def load(self, log_start_offset: int, *, is_clean: bool) -> LoadedLog:
         segments = self._list_segments()
@@ -176,8 +193,12 @@ class _Loader:
         first = 0
         if verified:
             first = self._first_to_scan(segments)
-            self._epochs.truncate_from_end(segments[first].base_offset)
+            entries, base_offset = self._epochs.entries, segments[first].base_offset
+            self._claimed = tuple(each for each in entries if each.start_offset >= base_offset)
+            self._epochs.truncate_from_end(base_offset)
         end_offset, last_epoch = self._scan(segments, first)
+        self._take_claimed(end_offset)
+        last_epoch = max(last_epoch, self._last_epoch)
         assert segments, "a log keeps its first segment"
         assert end_offset >= segments[-1].base_offset, f"{end_offset=}"
         assert (self._epochs.last_epoch or 0) <= max(last_epoch, 0), f"{last_epoch=}"
@@ -241,9 +262,7 @@ class _Loader:
 
     def _scan(self, segments: list[Segment], first: int) -> tuple[int, int]:
         config = self._config
-        rules = BatchRules(
-            segments[first].base_offset, self._last_epoch, contiguous=config.contiguous
-        )
+        rules = config.batch_rules(segments[first].base_offset, self._last_epoch)
         number = first
         while number < len(segments):
             segment = segments[number]
@@ -308,4 +327,12 @@ class _Loader:
 
     def _note_epoch(self, epoch: int, start_offset: int) -> None:
         if epoch >= 0:
+            self._take_claimed(start_offset)
             self._epochs.assign(epoch, start_offset)
+
+    def _take_claimed(self, end_offset: int) -> None:
+        """Keep the epochs that begin before the first batch that has one, as Kafka does."""
+        for entry in self._claimed:
+            if entry.start_offset < end_offset:
+                self._epochs.assign(entry.epoch, entry.start_offset)
+        self._claimed = ()

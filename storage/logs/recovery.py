@@ -1,15 +1,16 @@
 """Check of a whole segment, batch by batch, without trust in indexes or checkpoints."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-import crc32c
 import msgspec
 
 from storage.segments.segment_indexes import SegmentIndexes
 from storage.vfs import VfsFile
-from wire.batches.batch import CRC_START, HEADER_BYTES, iterate_frames, parse_batch_header
+from wire.batches.batch import HEADER_BYTES, BatchFrame, iterate_frames
+from wire.batches.log_batches import NO_EPOCH, is_sound, iterate_log_frames, parse_log_header
 from wire.batches.old_messages import HOP_BYTES, is_old_message, old_message_bytes
 from wire.errors import CorruptBatchError
+from wire.primitives import Buffer
 
 _WINDOW_BYTES = 1 << 20
 assert _WINDOW_BYTES >= HEADER_BYTES, "a window holds the header of the batch that it cuts"
@@ -52,18 +53,27 @@ class SegmentScan(msgspec.Struct):
     last_epoch: int
     reason: str | None
     is_old_format: bool = False
-    """True if it ends not by damage but at a valid message of magic 0 or 1."""
+    """True if it ends not by damage but at a valid message of magic 0 or 1 that is not read."""
 
 
 class BatchRules:
     """The requirements that the next batch of a log must meet."""
 
-    def __init__(self, end_offset: int, last_epoch: int, *, contiguous: bool) -> None:
+    def __init__(
+        self,
+        end_offset: int,
+        last_epoch: int,
+        *,
+        contiguous: bool,
+        reads_old_formats: bool = False,
+    ) -> None:
         assert end_offset >= 0, f"{end_offset=}"
         assert last_epoch >= -1, f"{last_epoch=}"
         self.end_offset = end_offset
         self.last_epoch = last_epoch
         self._contiguous = contiguous
+        self.reads_old_formats = reads_old_formats
+        """True if messages of magic 0 and 1, which have no epoch, may be anywhere."""
 
     def objection(
         self, base_offset: int, last_offset: int, leader_epoch: int, *, crc_is_valid: bool
@@ -75,15 +85,24 @@ class BatchRules:
             return f"last offset delta {last_offset - base_offset} is negative"
         if not crc_is_valid:
             return f"CRC of the batch at offset {base_offset} is wrong"
-        if leader_epoch < self.last_epoch:
+        if leader_epoch < self.last_epoch and not self._may_lack_epoch(leader_epoch):
             return (
                 f"leader epoch {leader_epoch} of the batch at offset {base_offset} "
                 f"is lower than {self.last_epoch} before it"
             )
         return None
 
+    def _may_lack_epoch(self, leader_epoch: int) -> bool:
+        return self.reads_old_formats and leader_epoch == NO_EPOCH
+
+    def frames(self, buffer: Buffer) -> Iterator[BatchFrame]:
+        """The frames of the formats that the log may have; errors as of `iterate_frames`."""
+        return iterate_log_frames(buffer) if self.reads_old_formats else iterate_frames(buffer)
+
     def accept(self, last_offset: int, leader_epoch: int) -> None:
         """Make a valid batch the last one."""
+        if self._may_lack_epoch(leader_epoch):
+            leader_epoch = self.last_epoch
         assert leader_epoch >= self.last_epoch, f"{leader_epoch=} {self.last_epoch=}"
         assert last_offset >= self.end_offset, f"{last_offset=} {self.end_offset=}"
         self.end_offset = last_offset + 1
@@ -111,10 +130,10 @@ def scan_segment(
         window = memoryview(file.pread(min(window_bytes, size_bytes - position), position))
         used = 0
         try:
-            for frame in iterate_frames(window):
+            for frame in rules.frames(window):
                 first, last, end = frame.base_offset, frame.last_offset, frame.end_position
-                is_sound = crc32c.crc32c(window[frame.position + CRC_START : end]) == frame.crc
-                reason = rules.objection(first, last, frame.leader_epoch, crc_is_valid=is_sound)
+                crc_is_valid = is_sound(window, frame)
+                reason = rules.objection(first, last, frame.leader_epoch, crc_is_valid=crc_is_valid)
                 if reason is None:
                     reason = indexes.objection(first, last)
                 if reason is not None:
@@ -128,7 +147,8 @@ def scan_segment(
                 used = end
         except CorruptBatchError as error:
             reason = str(error)
-            is_old_format = _is_old_message(file, position + used, size_bytes)
+            is_refused = not rules.reads_old_formats
+            is_old_format = is_refused and _is_old_message(file, position + used, size_bytes)
         position += used
         window_bytes = _WINDOW_BYTES
         if used == 0 and reason is None:
@@ -148,7 +168,7 @@ def _next_window(window: memoryview, left_bytes: int) -> tuple[int, str | None]:
     """Bytes to read for a batch larger than the window, or 0 and the reason why it is cut."""
     if left_bytes < HEADER_BYTES:
         return 0, f"batch header is cut: {left_bytes} bytes are left"
-    needed = parse_batch_header(window).size_bytes
+    needed = parse_log_header(window).size_bytes
     if needed > left_bytes:
         return 0, f"batch is cut: {left_bytes} of {needed} bytes are left"
     assert needed > len(window), f"{needed=}: the window held the batch and nothing was read"

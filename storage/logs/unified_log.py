@@ -42,7 +42,9 @@ from storage.segments.timestamp_lookup import (
 )
 from storage.segments.transaction_index import AbortedTransaction
 from storage.vfs import Vfs
-from wire.batches.batch import Batch, BatchFrame, iterate_batches
+from wire.batches.batch import Batch, BatchFrame
+from wire.batches.legacy_batch import LegacyBatch, iterate_any
+from wire.batches.log_batches import iterate_log_frames
 from wire.errors import ErrorCode
 
 NO_TIMESTAMP_MS: Final = -1
@@ -193,18 +195,17 @@ class UnifiedLog:
             CorruptBatchError: a marker that cannot be read; as before.
             OutOfSpaceError: the disk is full; as before.
         """
-        first = next(iterate_batches(data), None)
-        if first is not None and first.header.base_offset < self._log.end_offset:
-            header = first.header
-            raise UnexpectedOffsetError(
-                header.base_offset, header.last_offset, self._log.end_offset
-            )
+        first = next(iterate_log_frames(data), None)
+        if first is not None and first.base_offset < self._log.end_offset:
+            raise UnexpectedOffsetError(first.base_offset, first.last_offset, self._log.end_offset)
         groups, stopped = self._log.fetched_groups(data, epoch_max)
         for group in groups:
             view = data[group[0].position : group[-1].end_position]
             appends: dict[int, ProducerAppend] = {}
             completed: list[CompletedTransaction] = []
-            for batch in iterate_batches(view):
+            for batch in iterate_any(view):
+                if isinstance(batch, LegacyBatch):
+                    continue
                 producer_id = batch.header.producer_id
                 if producer_id >= 0:
                     if producer_id not in appends:
@@ -454,7 +455,7 @@ class UnifiedLog:
         assert newest <= log.end_offset, f"{newest=} {log.end_offset=}"
         damage = self._snapshots.load(states, log.log_start_offset, newest, wall_ms)
         while content := log.read(states.end_offset, _REPLAY_BYTES):
-            for batch in iterate_batches(content):
+            for batch in iterate_any(content):
                 ended = replay(states, batch)
                 if ended is not None:
                     self._note_aborted(*ended)

@@ -12,11 +12,14 @@ from storage.producers.producer_state import (
 )
 from wire.batches.batch import Batch
 from wire.batches.control_records import ControlType, control_type, decode_coordinator_epoch
+from wire.batches.legacy_batch import LegacyBatch
 
 _ENDS = (ControlType.ABORT, ControlType.COMMIT)
 
 
-def replay(states: ProducerStates, batch: Batch) -> tuple[CompletedTransaction, int] | None:
+def replay(
+    states: ProducerStates, batch: Batch | LegacyBatch
+) -> tuple[CompletedTransaction, int] | None:
     """Take the next batch of the log into the state.
 
     Returns:
@@ -26,6 +29,9 @@ def replay(states: ProducerStates, batch: Batch) -> tuple[CompletedTransaction, 
         CorruptBatchError: a control batch whose first record cannot be read.
         ProducerStateError: records without a transaction inside an open one of their producer.
     """
+    if isinstance(batch, LegacyBatch):
+        states.note_end(batch.last_offset + 1)
+        return None
     header, completed = batch.header, None
     if header.producer_id >= 0:
         append = states.prepare(header.producer_id, Origin.REPLICATION)

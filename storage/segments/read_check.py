@@ -10,6 +10,7 @@ from typing import Final
 import crc32c
 
 from wire.batches.batch import CRC_START, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, why_no_batch
+from wire.batches.old_messages import HOP_BYTES, is_old_format, is_old_message, old_message_bytes
 
 _unpack_begin: Final = struct.Struct(">qiibIhi").unpack_from  # base offset to last offset delta
 _checksum: Final = crc32c.crc32c
@@ -19,7 +20,7 @@ assert struct.calcsize(">qiibIhi") <= HEADER_BYTES, "one header holds all that i
 
 
 def first_damage(
-    data: bytes | memoryview, offset: int, *, contiguous: bool
+    data: bytes | memoryview, offset: int, *, contiguous: bool, reads_old_formats: bool = False
 ) -> tuple[int, str] | None:
     """Position in `data` of the first damaged batch, and the damage; None if there is none.
 
@@ -29,17 +30,23 @@ def first_damage(
         data: whole batches, the first of which must hold `offset`.
         offset: first offset to be read.
         contiguous: False if offsets may be missing (a compacted log).
+        reads_old_formats: True if messages of magic 0 and 1 may be among them.
     """
     assert offset >= 0, f"{offset=}"
     view, size = memoryview(data), len(data)
     position, expected = 0, offset
     while position < size:
+        if reads_old_formats and (old_bytes := _sound_old_bytes(view, position)) > 0:
+            position += old_bytes
+            continue
         if size - position < HEADER_BYTES:
             return position, f"batch header is cut: {size - position} bytes are left"
         base_offset, length, _, magic, crc, _, delta = _unpack_begin(data, position)
         end = position + LOG_OVERHEAD_BYTES + length
         if magic != MAGIC or length < _LENGTH_MIN:
-            return position, f"batch at offset {base_offset} {why_no_batch(length, magic)}"
+            is_read = reads_old_formats and is_old_format(length, magic)
+            what = "is cut or has a wrong CRC" if is_read else why_no_batch(length, magic)
+            return position, f"batch at offset {base_offset} {what}"
         if end > size:
             return position, f"no batch: length {length} where {size - position} bytes are left"
         if _checksum(view[position + CRC_START : end]) != crc:
@@ -49,3 +56,11 @@ def first_damage(
             return position, f"base offset {base_offset} where offset {expected} has to be"
         position, expected = end, last_offset + 1
     return None
+
+
+def _sound_old_bytes(view: memoryview, position: int) -> int:
+    """Bytes of the message of magic 0 or 1 at the position; 0 if there is none with a valid CRC."""
+    start = view[position : position + HOP_BYTES]
+    size = old_message_bytes(start) if len(start) == HOP_BYTES else None
+    entry = view[position : position + (size or 0)]
+    return len(entry) if size and len(entry) == size and is_old_message(entry) else 0

@@ -22,9 +22,8 @@ from wire.batches.batch import (
     HEADER_BYTES,
     BatchFrame,
     BatchHeader,
-    iterate_frames,
-    parse_batch_header,
 )
+from wire.batches.log_batches import iterate_log_frames, parse_log_header
 from wire.errors import CorruptBatchError
 
 LOG_SUFFIX: Final = ".log"
@@ -225,7 +224,7 @@ class Segment:
             CorruptLogError: there is no valid one.
         """
         try:
-            return parse_batch_header(self.file.pread(HEADER_BYTES, position))
+            return parse_log_header(self.file.pread(HEADER_BYTES, position))
         except CorruptBatchError as error:
             raise CorruptLogError(self.path, position, str(error)) from error
 
@@ -244,7 +243,7 @@ class Segment:
         data = file.pread(max(max_bytes, HEADER_BYTES), position)
         whole = 0
         try:
-            for frame in iterate_frames(data):
+            for frame in iterate_log_frames(data):
                 whole = frame.end_position
         except CorruptBatchError as error:
             raise CorruptLogError(self.path, position + whole, str(error)) from error
@@ -397,7 +396,7 @@ class Segment:
         while position < self.size_bytes:
             if position + HEADER_BYTES > data_position + len(data):
                 data, data_position = self.file.pread(_LOOKUP_BYTES, position), position
-            header = parse_batch_header(data, position - data_position)
+            header = parse_log_header(data, position - data_position)
             if header.last_offset >= offset:
                 return position
             position += header.size_bytes
@@ -409,7 +408,7 @@ class Segment:
         while position < self.size_bytes:
             if position + HEADER_BYTES > data_position + len(data):
                 data, data_position = self.file.pread(_LOOKUP_BYTES, position), position
-            header = parse_batch_header(data, position - data_position)
+            header = parse_log_header(data, position - data_position)
             yield position, header
             position += header.size_bytes
 
@@ -438,11 +437,12 @@ class Segment:
         timestamp_ms, offset = indexes.times.last_entry
         indexes.max_timestamp_ms, indexes.offset_of_max_timestamp = timestamp_ms, offset
         last_indexed, start = indexes.offsets.last_entry
-        if start > 0 and timestamp_ms < 0:
-            raise IndexDamageError("offsets are indexed, timestamps are not")
         if start > 0:
-            _, first = next(self.headers_from(0))
+            (_, first), (_, last) = next(self.headers_from(0)), next(self.headers_from(start))
             indexes.first_timestamp_ms = first.max_timestamp_ms
+            newest_ms = max(first.max_timestamp_ms, last.max_timestamp_ms)
+            if timestamp_ms < 0 <= newest_ms:
+                raise IndexDamageError("offsets are indexed, timestamps are not")
         for position, header in self.headers_from(start):
             objection = indexes.objection(header.base_offset, header.last_offset)
             if objection is not None:

@@ -10,7 +10,8 @@ import msgspec
 
 from storage.errors import CorruptLogError
 from storage.segments.segment import Segment
-from wire.batches.batch import BatchHeader, RecordView, iterate_batches
+from wire.batches.batch import BatchHeader, RecordView
+from wire.batches.legacy_batch import LegacyRecord, iterate_any
 from wire.errors import CorruptBatchError
 
 
@@ -46,7 +47,7 @@ def first_at_or_after(
 def with_max_timestamp(segments: Sequence[Segment]) -> TimestampAndOffset | None:
     """The first record with the largest timestamp of all, -1 if they have none.
 
-    None without records.
+    None without records, or if the first is of magic 0 and none has a timestamp.
 
     Raises:
         CorruptLogError: a batch on the way cannot be read.
@@ -66,6 +67,8 @@ def _search(
             position = at
             if header.max_timestamp_ms < timestamp_ms:
                 continue
+            if header.magic == 0:  # no timestamp is sought, and it has none: Kafka finds nothing
+                return None
             for record in _records(segment, at, header):
                 if record.timestamp_ms >= timestamp_ms and record.offset >= offset_min:
                     return TimestampAndOffset(
@@ -76,9 +79,11 @@ def _search(
     return None
 
 
-def _records(segment: Segment, position: int, header: BatchHeader) -> list[RecordView]:
+def _records(
+    segment: Segment, position: int, header: BatchHeader
+) -> Sequence[RecordView | LegacyRecord]:
     content = segment.file.pread(header.size_bytes, position)
-    batch = next(iterate_batches(content), None)
+    batch = next(iterate_any(content), None)
     if batch is None or not batch.crc_is_valid:
         raise CorruptBatchError(f"CRC of the batch at offset {header.base_offset} is wrong")
     return batch.records()

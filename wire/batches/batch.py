@@ -307,13 +307,13 @@ class BatchFrame(msgspec.Struct, frozen=True, gc=False):
         return self.end_position - self.position
 
 
-def iterate_frames(buffer: Buffer) -> Iterator[BatchFrame]:
+def iterate_frames(buffer: Buffer, position: int = 0) -> Iterator[BatchFrame]:
     """The frames of the batches of `iterate_batches`, with its errors, at a lower cost.
 
     Raises:
         CorruptBatchError: a length or magic is impossible.
     """
-    position, size, unpack = 0, len(buffer), _FRAME.unpack_from
+    size, unpack = len(buffer), _FRAME.unpack_from
     while size - position >= HEADER_BYTES:
         base_offset, length, epoch, magic, crc, _, delta, _, newest_ms = unpack(buffer, position)
         if length < _LENGTH_MIN or magic != MAGIC:

@@ -145,21 +145,28 @@ def iterate_any(buffer: Buffer) -> Iterator[Batch | LegacyBatch]:
     Raises:
         CorruptBatchError: a length or magic is impossible.
     """
-    view = memoryview(buffer)
-    position = 0
-    while len(view) - position >= HOP_BYTES:
-        if old_message_bytes(view[position : position + HOP_BYTES]) is None:
-            batch = next(iterate_batches(view, position), None)
-            if batch is None:
-                return
-            yield batch
-            position += batch.header.size_bytes
-            continue
-        entry = _entry(view, position)
-        if entry is None:
+    view, position = memoryview(buffer), 0
+    while True:
+        try:
+            for batch in iterate_batches(view, position):
+                position += batch.header.size_bytes
+                yield batch
+        except CorruptBatchError:
+            if not _is_old(view, position):
+                raise
+        else:
             return
-        yield entry
-        position += entry.size_bytes
+        while _is_old(view, position):
+            entry = _entry(view, position)
+            if entry is None:
+                return
+            position += entry.size_bytes
+            yield entry
+
+
+def _is_old(view: memoryview, position: int) -> bool:
+    start = view[position : position + HOP_BYTES]
+    return len(start) == HOP_BYTES and old_message_bytes(start) is not None
 
 
 def _entries(section: bytes) -> Iterator[LegacyBatch]:

@@ -1,4 +1,6 @@
-"""Recognition of messages of magic 0 and 1, the formats before Kafka 0.11, which are not read.
+"""Recognition of messages of magic 0 and 1, the formats before Kafka 0.11.
+
+The metadata log never has them; in logs of records they are read (`wire.batches.log_batches`).
 
     INT64 offset, INT32 length of what follows, UINT32 CRC-32 of what follows, INT8 magic,
     INT8 attributes, [INT64 timestamp: magic 1], INT32 key length, key, INT32 value length, value
