@@ -17,7 +17,6 @@ from storage.logs.log_loading import LoadedLog, LogConfig, SegmentMaker, load_lo
 from storage.logs.recovery import RecoveryEvent
 from storage.segments.file_slice import FileSlice
 from storage.segments.open_segments import OpenSegments
-from storage.segments.read_check import first_damage
 from storage.segments.rolling import AppendExtent, roll_reason
 from storage.segments.segment import Segment
 from storage.vfs import Vfs, VfsFile, parent
@@ -53,6 +52,7 @@ class Log:
         self.log_start_offset = loaded.end_offset
         if self._segments:
             self.log_start_offset = self._segments[0].base_offset
+            self._active.create_index_files()
             for segment in self._segments[self._floor(loaded.flushed_end_offset) :]:
                 if not loaded.is_durable:
                     self._flushing.wrote(segment.path, segment.file, 0)
@@ -253,8 +253,7 @@ class Log:
             return b""
         segment, position, end = located
         data = segment.read_batches(position, end, max_bytes)
-        is_metadata, reads_old = self.config.contiguous, self.config.reads_old_formats
-        damage = first_damage(data, offset, contiguous=is_metadata, reads_old_formats=reads_old)
+        damage = self.config.damage_in(data, offset)
         if damage is not None:
             raise CorruptLogError(segment.path, position + damage[0], damage[1])
         return data

@@ -24,6 +24,7 @@ from storage.logs.recovery import (
     TailCut,
     scan_segment,
 )
+from storage.segments.read_check import first_damage
 from storage.segments.rolling import RollRules, drawn_jitter_ms
 from storage.segments.segment import (
     OFFSET_MAX,
@@ -73,6 +74,12 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
             last_epoch,
             contiguous=self.contiguous,
             reads_old_formats=self.reads_old_formats,
+        )
+
+    def damage_in(self, data: bytes, offset: int) -> tuple[int, str] | None:
+        """Position and damage of the first damaged batch of what was read at `offset`, or None."""
+        return first_damage(
+            data, offset, contiguous=self.contiguous, reads_old_formats=self.reads_old_formats
         )
 
     @property

@@ -156,6 +156,18 @@ class Segment:
         self.size_bytes = 0
         self._indexes = SegmentIndexes(self.base_offset, self._interval_bytes)
         self._entries_written = (0, 0)
+        self.create_index_files()
+
+    def create_index_files(self) -> None:
+        """Create those that are missing, if they grow with the segment.
+
+        Kafka's exist with the segment: it logs an error where one is missing below the recovery
+        point. On a full disk they stay away, as they can be rebuilt.
+        """
+        if self._grows_index_files:
+            with contextlib.suppress(OutOfSpaceError):
+                for path in self.index_paths:
+                    self._vfs.open(path, create=True).close()
 
     def append(self, data: bytes | memoryview, frames: list[BatchFrame]) -> None:
         """Write whole batches at the end; on any error the file is as before.
@@ -290,6 +302,7 @@ class Segment:
         for path in self.index_paths:
             self._unlink(path)
         self._indexes, self._entries_written = self._rebuild_indexes(), (0, 0)
+        self.create_index_files()
 
     def write_again_from(self, position: int) -> None:
         """Rewrite the bytes from a position on, unchanged.

@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from simulator.cluster.memory_vfs import MemoryVfs
-from storage.errors import CorruptLogError
+from storage.errors import CorruptLogError, OutOfSpaceError
 from storage.logs.log import Log, LogConfig
 from storage.logs.recovery import TailCut
 from storage.segments.index import IndexDamageError, OffsetIndex, TimeIndex
 from storage.segments.segment import Segment
 from storage.segments.segment_indexes import SegmentIndexes
+from storage.vfs import VfsFile
 from tests.storage.golden import put
 from tests.storage.test_crash import batch
 from wire.batches.batch import encode_batch, iterate_frames
@@ -240,7 +241,7 @@ def test_index_files_grow_with_the_segment_and_are_taken_up_after_a_crash() -> N
             sizes.add(vfs.size(f"{name}.index"))
     whole = log._active.indexes
     assert len(whole.offsets) > 2 * 64
-    assert sizes == {8 * 64, 8 * 128}
+    assert sizes == {0, 8 * 64, 8 * 128}
     assert vfs.size(f"{name}.timeindex") == 12 * min(128, len(whole.times))
     loaded = Segment(vfs, "/d", 0, 150)
     assert entries(loaded.indexes) == entries(whole)
@@ -248,6 +249,52 @@ def test_index_files_grow_with_the_segment_and_are_taken_up_after_a_crash() -> N
     log.close()
     assert vfs.read(f"{name}.index") == whole.offsets.encode()
     assert vfs.read(f"{name}.timeindex") == whole.times.encode()
+
+
+def test_index_files_exist_with_the_segment() -> None:
+    """Kafka logs an error where one is missing below the recovery point."""
+    vfs = MemoryVfs()
+    vfs.make_directory("/d")
+
+    def names() -> list[str]:
+        return [name for name in vfs.list("/d") if name.endswith("index")]
+
+    both = [f"{0:020d}.index", f"{0:020d}.timeindex"]
+    log = Log.open(vfs, "/d", CONFIG)
+    assert names() == both
+    log.append(batch(0, 1), 0)
+    log.append(batch(1, 1), 1)
+    log.truncate_to(1)
+    assert names() == both
+    log.flush()
+    log.close_files()
+    for name in both:  # a folder of before
+        vfs.unlink(f"/d/{name}")
+    log = Log.open(vfs, "/d", CONFIG)
+    assert (names(), log.end_offset) == (both, 1)
+    log.truncate_fully_and_start_at(7)
+    assert names() == [f"{7:020d}.index", f"{7:020d}.timeindex"]
+
+
+def test_index_files_of_other_logs_come_with_the_next_segment() -> None:
+    vfs = MemoryVfs()
+    vfs.make_directory("/d")
+    Log.open(vfs, "/d", LogConfig())
+    assert vfs.list("/d") == [f"{0:020d}.log"]
+
+
+def test_a_full_disk_has_no_index_files() -> None:
+    class FullDisk(MemoryVfs):
+        def open(self, path: str, *, create: bool = False) -> VfsFile:
+            if create and path.endswith("index"):
+                raise OutOfSpaceError(path)
+            return super().open(path, create=create)
+
+    vfs = FullDisk()
+    vfs.make_directory("/d")
+    log = Log.open(vfs, "/d", CONFIG)
+    log.append(batch(0, 1), 0)
+    assert (log.end_offset, vfs.list("/d")) == (1, [f"{0:020d}.log"])
 
 
 def test_index_files_are_synced_with_the_segment_that_rolled() -> None:

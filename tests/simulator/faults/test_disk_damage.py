@@ -99,7 +99,7 @@ def test_a_leader_stops_when_it_reads_what_rots_under_it(world):
 
 
 def test_i18_a_leader_that_sends_what_rots_under_it(world, monkeypatch):
-    monkeypatch.setattr("storage.logs.log.first_damage", lambda *_, **__: None)
+    monkeypatch.setattr("storage.logs.log_loading.first_damage", lambda *_, **__: None)
     lagging, led = follower(world), leader(world)
     lagging.kill()
     world.workload.submit(world.workload._clients[0], "create")
