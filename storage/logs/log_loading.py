@@ -339,6 +339,7 @@ class _Loader:
 
     def _take_claimed(self, end_offset: int) -> None:
         """Keep the epochs that begin before the first batch that has one, as Kafka does."""
+        assert end_offset >= 0, f"{end_offset=}"
         for entry in self._claimed:
             if entry.start_offset < end_offset:
                 self._epochs.assign(entry.epoch, entry.start_offset)

@@ -30,6 +30,7 @@ def replay(
         ProducerStateError: records without a transaction inside an open one of their producer.
     """
     if isinstance(batch, LegacyBatch):
+        assert batch.last_offset >= states.end_offset, f"{batch.last_offset=} {states.end_offset=}"
         states.note_end(batch.last_offset + 1)
         return None
     header, completed = batch.header, None

@@ -60,6 +60,7 @@ def first_damage(
 
 def _sound_old_bytes(view: memoryview, position: int) -> int:
     """Bytes of the message of magic 0 or 1 at the position; 0 if there is none with a valid CRC."""
+    assert 0 <= position < len(view), f"{position=} {len(view)=}"
     start = view[position : position + HOP_BYTES]
     size = old_message_bytes(start) if len(start) == HOP_BYTES else None
     entry = view[position : position + (size or 0)]
