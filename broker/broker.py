@@ -21,6 +21,7 @@ from broker.apis.produce import Produce
 from broker.apis.producer_ids import InitProducerId
 from broker.apis.producers import DescribeProducers
 from broker.awaited import Asks, Work
+from broker.client_quotas import ClientQuotas
 from broker.config import RecordsConfig
 from broker.effects import Effect
 from broker.events import (
@@ -102,6 +103,7 @@ class Broker:
         now: time at start.
         clean_log_dirs: log directories that a clean shutdown left.
         guards: locks by log directory, held while its recovery points are written.
+        nanoseconds: the clock that times the handlers of requests, for their quotas.
     """
 
     def __init__(
@@ -113,6 +115,7 @@ class Broker:
         now: Now,
         clean_log_dirs: AbstractSet[str],
         guards: Mapping[str, AbstractContextManager[object]] | None = None,
+        nanoseconds: Callable[[], int] = lambda: 0,
     ) -> None:
         self.config = config
         self._effects: list[Effect] = []
@@ -123,16 +126,8 @@ class Broker:
         self._work = Work(self._effects)
         self._asks = Asks(self._effects)
         self._counters = Counters()
-        self._replicas = ReplicaManager(
-            self._clock,
-            AlterPartitions(config.node_id),
-            image=self._newest_image,
-            lag_ms_max=config.replica_lag_ms_max,
-            on_failure=self._on_disk_failure,
-            on_appended=self._on_appended,
-            counters=self._counters,
-            selector=self._selector(),
-        )
+        self._quotas = ClientQuotas(self._clock, config.quota_window, nanoseconds)
+        self._replicas = self._manager()
         self._links = LeaderLinks(
             config.node_id,
             config.inter_broker_listener,
@@ -166,6 +161,7 @@ class Broker:
             config.queued_bytes_max,
             self._clock,
             self._effects,
+            quotas=self._quotas,
             used_interval_ms=used_interval_ms(config.idle_ms_max),
         )
         self._is_serving = False
@@ -173,6 +169,19 @@ class Broker:
             self._front, self._replicas, self._local, self._fetchers, self._links,
         )  # fmt: skip
         self._takes = self._event_table()
+
+    def _manager(self) -> ReplicaManager:
+        """Make the manager of the partitions."""
+        return ReplicaManager(
+            self._clock,
+            AlterPartitions(self.config.node_id),
+            image=self._newest_image,
+            lag_ms_max=self.config.replica_lag_ms_max,
+            on_failure=self._on_disk_failure,
+            on_appended=self._on_appended,
+            counters=self._counters,
+            selector=self._selector(),
+        )
 
     def _selector(self) -> ReplicaSelector | None:
         """Make the choice of the replicas that consumers read from; None if it is the leader."""
@@ -351,6 +360,7 @@ class Broker:
     def _publish(self, event: ImagePublished) -> None:
         self._image = event.image
         self._links.take_brokers(event.image.brokers)
+        self._quotas.publish(event.image.client_quotas)
         self._local.publish(event.image, event.delta)
 
     def _on_epoch(self, event: BrokerEpochChanged) -> None:

@@ -6,8 +6,11 @@ the version of the request, or, where a request has no response, with nothing.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
 
 from broker.effects import Part
+from broker.throttling import Throttle
 from quorum_controller.security.authorization import Caller
 from wire.connections.headers import RequestHeader
 from wire.errors import LocalProtocolError
@@ -26,9 +29,19 @@ class Call:
         listener: at which it is connected.
         respond: called once, with the parts of the response frame without its length; None for no
             response, and then the reason to close the connection, if it is to be closed.
+        throttle: the quotas that the answer counts for; None if there are none.
     """
 
-    __slots__ = ("_respond", "caller", "frame", "header", "listener", "position", "withdraw")
+    __slots__ = (
+        "_respond",
+        "caller",
+        "frame",
+        "header",
+        "listener",
+        "position",
+        "throttle",
+        "withdraw",
+    )
 
     def __init__(
         self,
@@ -39,6 +52,7 @@ class Call:
         caller: Caller,
         listener: str,
         respond: Callable[[Sequence[Part] | None, str | None], None],
+        throttle: Throttle | None = None,
     ) -> None:
         self.header = header
         self.frame = frame
@@ -46,6 +60,7 @@ class Call:
         self.caller = caller
         self.listener = listener
         self._respond = respond
+        self.throttle = throttle
         self.withdraw: Callable[[], None] | None = None
         """Ends the wait for the answer when the client has gone; None if nobody can."""
 
@@ -69,11 +84,14 @@ class Call:
         )
 
     def answer(self, body: Entity) -> None:
-        """Answer with a body of the newest shape.
+        """Answer with a body of the newest shape, which has a throttle time.
 
         One that cannot be said in the version of the request closes the connection instead.
         """
         header = self.header
+        throttle_ms = 0 if self.throttle is None else self.throttle.answered()
+        if throttle_ms:
+            body = replace(body, throttle_time=timedelta(milliseconds=throttle_ms))
         try:
             encoded = codec.encode_response(
                 header.api_key, header.api_version, header.correlation_id, body
@@ -84,7 +102,10 @@ class Call:
             self._respond((encoded,), None)
 
     def answer_parts(self, parts: Sequence[Part]) -> None:
-        """Answer with an encoded body, without a header, in the version of the request."""
+        """Answer with an encoded body, without a header, in the version of the request.
+
+        Its quotas are the caller's business, as with `answer_nothing`.
+        """
         header = self.header
         start = header.correlation_id.to_bytes(4, "big", signed=True)
         if codec.has_flexible_response_header(header.api_key, header.api_version):

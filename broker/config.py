@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from network.sampled_rate import QuotaWindow
 from quorum_controller.security.authorization import AccessRules
 from replication.follower.fetcher import ReplicaFetchConfig
 from wire.types import DirectoryId, NodeId
@@ -61,6 +62,8 @@ class RecordsConfig(msgspec.Struct, frozen=True, kw_only=True):
     """True for a `replica.selector.class` that sends consumers to a replica in their rack."""
     fetch_session_slots: int = 1000
     """`max.incremental.fetch.session.cache.slots`"""
+    quota_window: QuotaWindow = QuotaWindow()
+    """`quota.window.num`, `quota.window.size.seconds`"""
     replica_fetch: ReplicaFetchConfig = ReplicaFetchConfig()
     upkeep: UpkeepConfig = UpkeepConfig()
 

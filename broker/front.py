@@ -6,6 +6,9 @@ answers it or closes the connection with its own reason. The kernel's responses 
 bytes and fill the slots of forwarded requests first in, first out; responses of both kinds leave
 in the order of requests.
 
+A connection above a quota gets its answer, and then nothing more of it is taken or read until the
+throttle time is over (`broker.throttling`); what is taken already goes on.
+
 Limits: unanswered calls and requests of a connection, above which it is not read; bytes of the
 frames of calls over all connections (`queued_bytes_max`), above which the connections that would
 hold more wait in the order in which they came and are not read. A call that waits for replicas or
@@ -18,9 +21,12 @@ As in Kafka, what was asked before the reason to close a connection is answered 
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from heapq import heappop, heappush
 from typing import Final
 
 from broker.call import Call
+from broker.client_quotas import ClientQuotas
 from broker.effects import (
     CloseAtKernel,
     CloseConnection,
@@ -34,6 +40,7 @@ from broker.effects import (
     SetReading,
     UsedAtKernel,
 )
+from broker.throttling import Throttle
 from network.clock import Clock
 from network.connections import address_bytes
 from quorum_controller.security.authorization import Caller, host_text
@@ -65,7 +72,7 @@ class _Client:
     `waiting` are frames that are not taken yet, `forwarded` the slots of the requests that the
     kernel has. `broken` is the reason to close it behind the waiting frames, `closing` the one
     behind the answers before slot `end_slot`. `parked` has, by slot, what ends the waits of calls
-    that hold no frame.
+    that hold no frame. `muted_until_ms` is the end of its throttle time, 0 without one.
     """
 
     __slots__ = (
@@ -81,6 +88,7 @@ class _Client:
         "is_read",
         "is_used",
         "listener",
+        "muted_until_ms",
         "parked",
         "responses",
         "slots",
@@ -101,6 +109,7 @@ class _Client:
         self.broken: str | None = None
         self.closing: str | None = None
         self.end_slot = 0
+        self.muted_until_ms = 0
         self.is_at_kernel = True
         self.is_read = True
         self.is_used = False
@@ -142,6 +151,7 @@ class Front:
         queued_bytes_max: limit of the bytes held by unanswered calls.
         clock: clock of the broker.
         effects: sink of the effects.
+        quotas: of the clients.
         used_interval_ms: time between two notes to the kernel that a connection is used.
     """
 
@@ -152,6 +162,7 @@ class Front:
         clock: Clock,
         effects: EffectSink,
         *,
+        quotas: ClientQuotas,
         used_interval_ms: int = USED_INTERVAL_MS,
     ) -> None:
         self._handlers = handlers
@@ -160,6 +171,9 @@ class Front:
         self._queued_bytes_max = queued_bytes_max
         self._clock = clock
         self._effects = effects
+        self._quotas = quotas
+        self._muted: list[tuple[int, int]] = []
+        """Heap of the ends of throttle times, with their connections."""
         self._used_interval_ms = used_interval_ms
         self._used_ms = 0
         """Time of the next notes to the kernel, while there are connections."""
@@ -256,7 +270,7 @@ class Front:
         """Take the waiting frames for which there is room, in order."""
         waiting, slots = client.waiting, client.slots
         forwarded: list[bytes | bytearray] = []
-        while waiting and slots.in_flight_count < IN_FLIGHT_MAX:
+        while waiting and slots.in_flight_count < IN_FLIGHT_MAX and not client.muted_until_ms:
             frame = waiting[0]
             call = self._served(frame)
             if call is None:
@@ -318,7 +332,10 @@ class Front:
         client.calls += 1
         kind = (header.api_key, header.api_version)
         self.requests[kind] = self.requests.get(kind, 0) + 1
-        reply = _Reply(self._answered, client, queued_bytes)
+        reply, throttle = _Reply(self._answered, client, queued_bytes), None
+        if self._quotas.is_enabled:
+            mute = partial(self._mute, client)
+            throttle = Throttle(self._quotas, client.caller, header.client_id, mute)
         call = Call(
             header,
             frame=frame,
@@ -326,11 +343,14 @@ class Front:
             caller=client.caller,
             listener=client.listener,
             respond=reply,
+            throttle=throttle,
         )
         try:
             self._handlers[header.api_key](call)
         except RemoteProtocolError as error:
             reply(None, str(error))
+        if throttle is not None:
+            throttle.handled()
         if call.withdraw is not None and not reply.is_answered:
             client.parked[reply.slot] = call.withdraw
             self._release_bytes(reply)
@@ -389,7 +409,7 @@ class Front:
         slots = client.slots
         if client.closing is None:
             is_full = client.calls >= CALLS_MAX or slots.in_flight_count >= IN_FLIGHT_MAX
-            is_wanted = not client.waiting and not is_full
+            is_wanted = not (client.waiting or is_full or client.muted_until_ms)
         elif slots.oldest >= client.end_slot:
             self._close(client, client.closing)
             return
@@ -421,19 +441,39 @@ class Front:
         if self._starved.pop(client.connection_id, None) is not None:
             self._wake_starved()
 
+    def _mute(self, client: _Client, throttle_ms: int) -> None:
+        """Take and read nothing of a connection for a time; it lets others have its room."""
+        until_ms = self._clock.now_ms + throttle_ms
+        if until_ms > client.muted_until_ms:
+            client.muted_until_ms = until_ms
+            heappush(self._muted, (until_ms, client.connection_id))
+            self._leave_starved(client)
+
     # ---- time --------------------------------------------------------------------------------
 
     def next_ms(self) -> int | None:
         """Time of the next `tick`, None for none."""
+        if self._muted:
+            return min(self._used_ms, self._muted[0][0])
         return self._used_ms if self._clients else None
 
     def tick(self) -> None:
-        """Note to the kernel the connections that were used for records or await an answer."""
-        if self._clock.now_ms < self._used_ms:
-            return
+        """Go on with connections whose throttle time is over; note to the kernel those in use."""
+        now_ms, muted = self._clock.now_ms, self._muted
+        while muted and muted[0][0] <= now_ms:
+            client = self._clients.get(heappop(muted)[1])
+            if client is not None and client.muted_until_ms <= now_ms:
+                client.muted_until_ms = 0
+                self._woken[client.connection_id] = client
+        if now_ms >= self._used_ms:
+            self._note_used()
+
+    def _note_used(self) -> None:
+        """Tell the kernel the connections that were used for records or await an answer."""
         self._used_ms = self._clock.now_ms + self._used_interval_ms
         for client in self._clients.values():
-            if client.is_at_kernel and (client.is_used or client.calls or client.waiting):
+            is_waiting = client.calls or client.waiting or client.muted_until_ms
+            if client.is_at_kernel and (client.is_used or is_waiting):
                 client.is_used = False
                 self._effects.append(UsedAtKernel(client.connection_id))
 

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from network.sampled_rate import QuotaWindow
 from wire.api_table import ListenerKind
 
 COUNT_MAX: Final = 2**31 - 1
@@ -36,8 +37,17 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """`max.connection.creation.rate`, per second and kind of listener"""
     idle_ms_max: int = 10 * 60 * 1000
     """`connections.max.idle.ms`; 0 disables it."""
+    quota_samples: int = 11
+    """`quota.window.num`, of the rates of connections and of clients."""
+    quota_seconds: int = 1
+    """`quota.window.size.seconds`"""
     protected_listener: str | None = None
     """The inter-broker listener if brokers have other listeners too, else None."""
+
+    @property
+    def quota_window(self) -> QuotaWindow:
+        """The windows of rates."""
+        return QuotaWindow(self.quota_samples, self.quota_seconds)
 
 
 class ConnectionCounts:

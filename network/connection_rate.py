@@ -29,7 +29,7 @@ def _delay_ms(meter: SampledRate, rate: float, now_ms: int) -> int:
 class Gate:
     """The queue of a kind of listener: connections are admitted in order, at the rate."""
 
-    def __init__(self, rate: int, window: QuotaWindow = QuotaWindow()) -> None:  # noqa: B008
+    def __init__(self, rate: int, window: QuotaWindow) -> None:
         self._rate = rate
         self._meter = SampledRate(window)
         self._waiting: deque[int] = deque()
@@ -81,7 +81,7 @@ class Gate:
 class AddressRates:
     """Connection rates by address."""
 
-    def __init__(self, window: QuotaWindow = QuotaWindow()) -> None:  # noqa: B008
+    def __init__(self, window: QuotaWindow) -> None:
         self._window = window
         self._meters: OrderedDict[str, SampledRate] = OrderedDict()
 

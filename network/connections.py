@@ -121,8 +121,10 @@ class Connections:
         self._counts = ConnectionCounts(limits)
         self._refusals = RefusalLog()
         self._address_rate = address_rate
-        self._address_rates = AddressRates()
-        self._gates = {kind: Gate(limits.creation_rate) for kind in ListenerKind}
+        self._address_rates = AddressRates(limits.quota_window)
+        self._gates = {
+            kind: Gate(limits.creation_rate, limits.quota_window) for kind in ListenerKind
+        }
         self._limited_gates = tuple(gate for gate in self._gates.values() if gate.is_limited)
         self._delays = RefusalLog()
         # Connections refused by the rate of their address: (time of closing, id).

@@ -204,6 +204,7 @@ def _open_records(
         now=at,
         clean_log_dirs=CleanShutdownFiles(vfs, config.log_dirs).found_in,
         guards=guards,
+        nanoseconds=time.perf_counter_ns,
     )
 
 

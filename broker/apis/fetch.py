@@ -1,6 +1,6 @@
 """Fetch: reads for consumers and followers, in sessions, at once or when there is enough.
 
-Nothing is throttled.
+A consumer above its quota gets an empty answer with its throttle time: its session is as before.
 
 apache/kafka: core/.../server/KafkaApis.scala (handleFetchRequest)
 """
@@ -35,7 +35,11 @@ from storage.logs.unified_log import FetchIsolation
 from storage.segments.file_slice import FileSlice
 from wire.errors import ErrorCode
 from wire.messages.fetch_request import BrokerFetchRequest, RequestedPartition, decode_fetch_request
-from wire.messages.fetch_response import FetchedPartition, encode_fetch_response
+from wire.messages.fetch_response import (
+    FetchedPartition,
+    encode_fetch_response,
+    response_bytes,
+)
 from wire.types import BrokerEpoch, LeaderEpoch, NodeId, Offset, TopicIdPartition
 
 _STORAGE_ERROR_VERSION: Final = 6
@@ -94,6 +98,8 @@ class Fetch:
         wanted, refused = self._divided(call, request, context.partitions())
         max_bytes = max(0, min(request.max_bytes, self._bytes_max))
         is_follower = request.replica_id >= 0
+        if call.throttle is not None and not is_follower:
+            max_bytes = int(min(max_bytes, call.throttle.fetch_bytes_max))
         withdraw = self._manager.fetch(
             _params(version, request, max_bytes, call.listener),
             wanted,
@@ -165,11 +171,13 @@ class Fetch:
     ) -> None:
         version = call.header.api_version
         leaders = CurrentLeaders(self._image(), call.listener)
-        rows = [_row(version, read, leaders) for read in reads]
-        response = context.respond([*rows, *refused], self._clock.now_ms)
+        rows = [*(_row(version, read, leaders) for read in reads), *refused]
+        throttle_ms = _throttle_ms(call, context, rows, is_follower=is_follower)
+        response = context.throttled() if throttle_ms else context.respond(rows, self._clock.now_ms)
         pieces = encode_fetch_response(
             version,
             response.rows,
+            throttle_time_ms=throttle_ms,
             code=response.code,
             session_id=response.session_id,
             endpoints=leaders.endpoints,
@@ -189,6 +197,19 @@ class Fetch:
         for records in unsent.values():
             records.close()
         call.answer_parts([*parts, pieces[-1]])
+
+
+def _throttle_ms(
+    call: Call, context: FetchContext, rows: Sequence[FetchedPartition], *, is_follower: bool
+) -> int:
+    """The throttle time of an answer with these rows; followers have none."""
+    throttle = call.throttle
+    if throttle is None:
+        return 0
+    if is_follower:
+        throttle.exempted()
+        return 0
+    return throttle.fetched(response_bytes(call.header.api_version, context.preview(rows)))
 
 
 def _session_request(version: int, request: BrokerFetchRequest) -> FetchSessionRequest:

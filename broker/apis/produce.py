@@ -90,7 +90,7 @@ class Produce:
         Raises:
             RemoteProtocolError: the frame is no Produce request.
         """
-        version = call.header.api_version
+        version, size_bytes = call.header.api_version, len(call.frame)
         request = decode_produce_request(version, call.frame, call.position)
         parsed = {
             (each.topic, each.partition): _parsed(each.records, version)
@@ -106,14 +106,14 @@ class Produce:
             for name, row in rows.items()
         }
         if not appends:
-            self._answer(call, request.acks, known, {})
+            self._answer(call, size_bytes, request.acks, known, {})
             return
         acks = request.acks  # the answer must not hold the request, whose records are in the frame
         withdraw = self._manager.append(
             {row.key: row.batch for row in appends},
             required_acks=acks,
             timeout_ms=request.timeout_ms,
-            answer=lambda results: self._answer(call, acks, known, results),
+            answer=lambda results: self._answer(call, size_bytes, acks, known, results),
         )
         call.park(withdraw)
 
@@ -160,6 +160,7 @@ class Produce:
     def _answer(
         self,
         call: Call,
+        size_bytes: int,
         required_acks: int,
         known: Mapping[_Name, _Appended | AppendResult],
         results: AppendResults,
@@ -168,6 +169,9 @@ class Produce:
             name: results[row.key] if isinstance(row, _Appended) else row
             for name, row in known.items()
         }
+        throttle, throttle_ms = call.throttle, 0
+        if throttle is not None:
+            throttle_ms = throttle.produced(size_bytes, has_answer=required_acks != _NO_ACKS)
         if required_acks == _NO_ACKS:
             failed = sorted(
                 {each.code.name for each in found.values() if each.code is not ErrorCode.none}
@@ -187,7 +191,7 @@ class Produce:
                 leader = (-1, -1) if key is None else leaders.name(key)
             by_topic.setdefault(topic, []).append(_row(topic, number, result, leader))
         rows = [row for of_topic in by_topic.values() for row in of_topic]
-        call.answer_parts([encode_produce_response(version, rows, 0, leaders.endpoints)])
+        call.answer_parts([encode_produce_response(version, rows, throttle_ms, leaders.endpoints)])
 
 
 def _parsed(records: memoryview | None, version: int) -> Batch | AppendResult:

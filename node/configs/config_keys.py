@@ -110,6 +110,8 @@ NUMBERS: Final = (
     Whole("max.connections", "connections", "connections_max", 0),
     Whole("max.connections.per.ip", "connections", "per_address_max", 0),
     Whole("max.connection.creation.rate", "connections", "creation_rate", 0),
+    Whole("quota.window.num", "connections", "quota_samples", 1),
+    Whole("quota.window.size.seconds", "connections", "quota_seconds", 1),
     Whole("connections.max.idle.ms", "connections", "idle_ms_max", -LONG_MAX - 1, LONG_MAX),
     Whole("inspection.max.connections", "inspection", "connections_max", 1),
     Whole("inspection.connections.max.idle.ms", "inspection", "idle_ms_max", 1),

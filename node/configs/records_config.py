@@ -63,6 +63,7 @@ def records_config(config: NodeConfig, directory_ids: Mapping[str, DirectoryId])
         rack=config.broker.rack,
         request_bytes_max=config.connection_limits.request_bytes_max,
         idle_ms_max=config.connection_limits.idle_ms_max,
+        quota_window=config.connection_limits.quota_window,
         replica_fetch=ReplicaFetchConfig(**groups["replica_fetch"]),
         upkeep=UpkeepConfig(**groups["upkeep"]),
         **groups["records"],

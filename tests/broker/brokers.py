@@ -45,6 +45,8 @@ class Driven:
 
     def __init__(self, node_id: int = 1, **settings: Any) -> None:
         self.now_ms = 1_000
+        self.read_ns: list[int] = []
+        """Times at which the clock of handlers is read next; 0 without any."""
         self.vfs = MemoryVfs()
         self.vfs.make_directory(LOG_DIR)
         self.guard = Guard()
@@ -63,6 +65,7 @@ class Driven:
             now=self.now,
             clean_log_dirs=frozenset(),
             guards={LOG_DIR: self.guard},
+            nanoseconds=lambda: self.read_ns.pop(0) if self.read_ns else 0,
         )
         assert self.broker.next_deadline_ms() == self.now_ms, "it steps at once"
         self.step(BrokerEpochChanged(EPOCH))

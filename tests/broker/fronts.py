@@ -5,9 +5,11 @@ from datetime import timedelta
 from typing import TypeVar
 
 from broker.call import Call
+from broker.client_quotas import ClientQuotas
 from broker.effects import Effect, SendParts, SendToKernel, SetReading
 from broker.front import Front
 from network.clock import Clock, Now
+from network.sampled_rate import QuotaWindow
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.segments.file_slice import FileSlice
 from wire.api_keys import API_VERSIONS, FETCH, INIT_PRODUCER_ID, LIST_OFFSETS, PRODUCE
@@ -59,6 +61,8 @@ class Fronts:
         self.clock = Clock(Now(1_000, 5_000))
         self.effects: list[Effect] = []
         self.calls: list[Call] = []
+        self.now_ns = 0
+        self.quotas = ClientQuotas(self.clock, QuotaWindow(), lambda: self.now_ns)
         served = (PRODUCE, FETCH, LIST_OFFSETS, INIT_PRODUCER_ID)
 
         def keep(call: Call) -> None:
@@ -71,6 +75,7 @@ class Fronts:
             QUEUED_BYTES_MAX,
             self.clock,
             self.effects,
+            quotas=self.quotas,
             used_interval_ms=used_interval_ms,
         )
         if is_serving:

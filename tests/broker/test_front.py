@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.client_quotas import ClientQuotas
 from broker.effects import Effect, OpenAtKernel, SendParts, SendToKernel, SetReading
 from broker.front import CALLS_MAX, Front
 from network.clock import Clock, Now
+from network.sampled_rate import QuotaWindow
 from quorum_controller.security.authorization import Caller
 from simulator.cluster.memory_vfs import MemoryVfs
 from tests.broker.fronts import (
@@ -169,8 +171,13 @@ def test_a_request_without_a_response_only_gives_its_place_away() -> None:
 
 def test_a_handler_that_answers_at_once() -> None:
     effects: list[Effect] = []
+    clock = Clock(Now(0, 0))
     front = Front(
-        {LIST_OFFSETS: lambda call: call.answer_parts((b"now",))}, 1, Clock(Now(0, 0)), effects
+        {LIST_OFFSETS: lambda call: call.answer_parts((b"now",))},
+        1,
+        clock,
+        effects,
+        quotas=ClientQuotas(clock, QuotaWindow()),
     )
     front.serve()
     front.opened(1, LISTENER, "")

@@ -3,6 +3,7 @@
 import pytest
 
 from broker.call import Call
+from broker.client_quotas import ClientQuotas
 from broker.effects import (
     CloseAtKernel,
     CloseConnection,
@@ -14,6 +15,7 @@ from broker.effects import (
 )
 from broker.front import CALLS_MAX, Front
 from network.clock import Clock, Now
+from network.sampled_rate import QuotaWindow
 from simulator.cluster.memory_vfs import MemoryVfs
 from tests.broker.fronts import (
     LISTENER,
@@ -117,7 +119,9 @@ def test_a_body_that_cannot_be_read_closes_behind_the_answers_before_it() -> Non
             raise RemoteProtocolError("the body ends early")
         calls.append(call)
 
-    front = Front({LIST_OFFSETS: read}, 1, Clock(Now(0, 0)), effects)
+    clock = Clock(Now(0, 0))
+    quotas = ClientQuotas(clock, QuotaWindow())
+    front = Front({LIST_OFFSETS: read}, 1, clock, effects, quotas=quotas)
     front.serve()
     front.opened(1, LISTENER, "127.0.0.1")
     front.received(1, [list_offsets(1), list_offsets(2), list_offsets(3)])

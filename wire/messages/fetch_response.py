@@ -108,6 +108,12 @@ def encode_fetch_response(
     return [*pieces, b"".join(piece)]
 
 
+def response_bytes(version: int, answers: Sequence[FetchedPartition]) -> int:
+    """Size of a response with its records as quotas count it: with a length, without endpoints."""
+    pieces = encode_fetch_response(version, answers)
+    return _INT32.size + sum(map(len, pieces)) + sum(each.records_bytes for each in answers)
+
+
 def _topic(version: int, topic: str | bytes, count: int) -> list[bytes]:
     is_flexible = version >= _FLEXIBLE_VERSION
     if isinstance(topic, bytes):

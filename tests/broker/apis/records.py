@@ -11,8 +11,11 @@ from broker.apis.access import Access
 from broker.apis.fetch import Fetch
 from broker.apis.produce import Produce
 from broker.call import Call
+from broker.client_quotas import ClientQuotas
+from broker.throttling import Throttle
 from metadata.image import Acl, Broker, Topic
 from metadata.records import RegisteredEndpoint
+from network.sampled_rate import QuotaWindow
 from quorum_controller.security.authorization import PatternType, Permission, ResourceType
 from replication.leader.fetch_session import FetchManager, FetchSessionCache
 from storage.segments.file_slice import FileSlice
@@ -36,6 +39,7 @@ class Asked:
     def __init__(self):
         self.parts = []
         self.reasons = []
+        self.muted = []
 
     def respond(self, parts, reason):
         if parts is None:
@@ -49,6 +53,7 @@ class Records(Managed):
 
     def __init__(self, rules=None, *, bytes_max=1 << 20, slots=10, reads_in_rack=False):
         super().__init__(reads_in_rack=reads_in_rack)
+        self.quotas = ClientQuotas(self.clock, QuotaWindow())
         access = Access(rules, lambda: self.image)
         self.sessions = FetchManager(FetchSessionCache(slots, random.Random(1)))
         self.produce = Produce(self.manager, access, lambda: self.image)
@@ -118,6 +123,9 @@ class Records(Managed):
             caller=ALICE,
             listener="PLAINTEXT",
             respond=asked.respond,
+            throttle=Throttle(self.quotas, ALICE, client_id, asked.muted.append)
+            if self.quotas.is_enabled
+            else None,
         )
         (self.produce if api_key == PRODUCE else self.reader).serve(call)
         return asked

@@ -6,6 +6,7 @@ import pytest
 from broker.config import RecordsConfig, UpkeepConfig
 from metadata.config_schema import broker_configs
 from metadata.config_values import parse_value
+from network.sampled_rate import QuotaWindow
 from node.configs.config import node_config
 from node.configs.record_keys import INTERVALS, LONG_MAX, NUMBERS, RECORDS_KEYS
 from node.configs.records_config import RACK_SELECTOR, records_config
@@ -55,6 +56,8 @@ def test_settings_of_the_node_are_taken_over():
         "broker.rack": "r",
         "socket.request.max.bytes": "1000",
         "connections.max.idle.ms": "2000",
+        "quota.window.num": "3",
+        "quota.window.size.seconds": "5",
         "listeners": "A://:1,B://:2",
         "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "B",
@@ -64,6 +67,7 @@ def test_settings_of_the_node_are_taken_over():
     assert config.access is not None
     assert (config.rack, config.request_bytes_max) == ("r", 1000)
     assert config.idle_ms_max == 2000
+    assert config.quota_window == QuotaWindow(3, 5)
     assert config.inter_broker_listener == "B"
     assert config.properties == node_config({**BROKER, **given}).properties
 

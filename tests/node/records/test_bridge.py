@@ -13,6 +13,7 @@ import uvloop
 
 from broker import effects as records
 from broker import events as records_events
+from broker.client_quotas import ClientQuotas
 from broker.front import Front
 from inspection.recorder import Recorder
 from kernel import effects as kernel
@@ -22,6 +23,7 @@ from kernel.port import RecordsPort
 from metadata.delta import MetadataDelta
 from metadata.image import EMPTY
 from network.clock import Clock
+from network.sampled_rate import QuotaWindow
 from network.timers import NEVER_MS
 from node.clocks import now
 from node.driver import Driver
@@ -146,7 +148,8 @@ class Records:
         self.events = Queue()
         self.effects = []
         self.clock = Clock(now())
-        self.front = Front({}, 1 << 20, self.clock, self.effects)
+        quotas = ClientQuotas(self.clock, QuotaWindow())
+        self.front = Front({}, 1 << 20, self.clock, self.effects, quotas=quotas)
         self.is_ready = self.is_broken = False
         self.threads = set()
 

@@ -1,0 +1,65 @@
+"""Quotas of the image at a whole broker: a Fetch and a ListOffsets above theirs."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from broker.effects import SendParts, SetReading
+from broker.events import TimeAdvanced
+from metadata.records import ClientQuotaRecord, QuotaEntity
+from network.sampled_rate import QuotaWindow
+from tests.broker.brokers import Driven, response
+from wire.api_keys import LIST_OFFSETS
+from wire.messages import codec
+
+WINDOW = QuotaWindow(samples=3, size_seconds=2)
+
+
+def limited(key: str, value: float) -> Driven:
+    driven = Driven(quota_window=WINDOW)
+    driven.metadata.write(
+        ClientQuotaRecord(
+            entity=(QuotaEntity(entity_type="client-id", entity_name="client"),),
+            key=key,
+            value=value,
+        )
+    )
+    driven.start()
+    driven.connect()
+    return driven
+
+
+def list_offsets(driven: Driven, spent_ns: int) -> list[Any]:
+    """Ask for nothing, in a step whose clock goes on whenever it is read."""
+    driven.read_ns = [0, spent_ns, spent_ns]
+    return driven.request(
+        LIST_OFFSETS, 7, replace(codec.default_request(LIST_OFFSETS), replica_id=-1, topics=())
+    )
+
+
+def test_time_above_the_quota_of_the_image_mutes_the_connection() -> None:
+    driven = limited("request_percentage", 10.0)
+    (sent,) = list_offsets(driven, 400_000_000)
+    assert response(LIST_OFFSETS, 7, sent.parts).throttle_time == timedelta(0)
+    sent, reading = list_offsets(driven, 100_000_000)
+    assert isinstance(sent, SendParts)
+    assert reading == SetReading(1, is_wanted=False)
+    body = response(LIST_OFFSETS, 7, sent.parts)
+    assert body.throttle_time == timedelta(seconds=1), "50 % in 4 s is 1 s above 10 % a second"
+    assert driven.broker.next_deadline_ms() == 2_000
+    driven.now_ms += 1_000
+    assert driven.step(TimeAdvanced()) == [SetReading(1, is_wanted=True)]
+
+
+def test_a_quota_that_is_removed_holds_no_more() -> None:
+    driven = limited("request_percentage", 10.0)
+    list_offsets(driven, 400_000_000)
+    driven.metadata.write(
+        ClientQuotaRecord(
+            entity=(QuotaEntity(entity_type="client-id", entity_name="client"),),
+            key="request_percentage",
+            remove=True,
+        )
+    )
+    driven.publish()
+    assert [type(each) for each in list_offsets(driven, 900_000_000)] == [SendParts]
