@@ -71,7 +71,8 @@ class Kernel:
         directory_ids: id of every log directory, by path, from meta.properties.
         now: time at start.
         decoding: decoders that the driver chooses.
-        port: port to the records of this broker; None for a node that keeps metadata only.
+        port: port to the records of this broker; None for a controller, and for a
+            broker in the simulator of metadata.
 
     Raises:
         CorruptLogError, CorruptFileError: the disk is damaged.

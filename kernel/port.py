@@ -3,7 +3,8 @@
 With it the kernel has no partition directories and no in-sync replicas of its own: it publishes
 each image as an effect, sends requests of the records to the active controller, and waits for them
 before it asks to be unfenced and before it exits (`lifecycle/records.py`, and the `Records...`
-events and effects). Without it the node keeps metadata only.
+events and effects). Without it a broker keeps metadata only: so the simulator of metadata runs it,
+and no process.
 """
 
 from contextlib import AbstractContextManager

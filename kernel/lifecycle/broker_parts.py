@@ -1,7 +1,7 @@
 """The parts that only a broker has, joined: its life cycle and what follows the image beside it.
 
-Without a port these are partition directories and the ISR expansion of a node that keeps metadata
-only; with one, the exchange with the records of the broker.
+With a port these are the exchange with the records of the broker. Without one, as the simulator of
+metadata runs a broker, they are partition directories and the ISR expansion.
 """
 
 import contextlib

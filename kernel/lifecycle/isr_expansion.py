@@ -1,4 +1,4 @@
-"""ISR expansion by partition leaders: returning replicas are added with AlterPartition.
+"""ISR expansion by leaders without records: returning replicas are added with AlterPartition.
 
 No records are appended to partitions here, so every replica of a partition with an empty log is in
 sync as soon as its broker is unfenced: there is nothing to fetch. A partition whose leader found

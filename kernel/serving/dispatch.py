@@ -108,7 +108,7 @@ SERVED: Final = {
 APIS: Final[dict[ListenerKind, dict[int, Api]]] = {
     kind: apis(kind, served) for kind, served in SERVED.items()
 }
-"""The APIs of a node that keeps metadata only."""
+"""The APIs of a node without a port to records."""
 
 
 @cache
@@ -131,7 +131,7 @@ class Dispatch:
     """The dispatch of all requests on all connections of one node.
 
     `records` has the port to the records of the broker, whose requests do not come here; without
-    it, the log directories of a node that keeps metadata only.
+    it, the log directories of a broker that keeps metadata only.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""DescribeLogDirs of a node that keeps metadata only, by the replicas that the image assigns to it.
+"""DescribeLogDirs of a broker without a port to records, by the replicas that its image has.
 
 A replica has the records that a Kafka broker wrote to its directory before, mostly none.
 """

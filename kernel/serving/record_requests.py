@@ -1,4 +1,4 @@
-"""Requests about records and groups, which a metadata-only node refuses at once.
+"""Requests about groups, and about records without a port to them, which are refused at once.
 
 They are listed and answered, not omitted: a client that finds no Produce or Fetch waits for its own
 time-outs and then reports another error. Each requested partition gets an error of its own;
