@@ -32,13 +32,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Thousands of modules, classes and tests come to stay: nothing of it is garbage."""
+    """Thousands of modules, classes and tests come to stay, and the little garbage with them."""
     gc.disable()
     try:
         return (yield)
     finally:
         gc.enable()
-        gc.collect()
         gc.freeze()
 
 

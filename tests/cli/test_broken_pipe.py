@@ -10,9 +10,14 @@ from pathlib import Path
 import pytest
 
 from cli.main import main
+from tests.selection import thinned
 
 FOLDER = Path(__file__).parent.parent / "golden" / "cli" / "metadata-log" / "static-4.3.1" / "n1"
 LOG = max(FOLDER.glob("__cluster_metadata-0/*.log"), key=lambda path: path.stat().st_size)
+
+
+LONG = pytest.mark.long
+"""Of those that a process of its own shows once more."""
 
 
 @pytest.mark.parametrize("is_buffered", [True, False], ids=["buffered", "unbuffered"])
@@ -23,7 +28,7 @@ LOG = max(FOLDER.glob("__cluster_metadata-0/*.log"), key=lambda path: path.stat(
         ["dump-log", "--cluster-metadata-decoder", "--json", "--files", str(LOG)],
         ["storage", "random-uuid"],
         ["--help"],
-        ["sim", "--seed", "3", "--short", "--trace"],
+        pytest.param(["sim", "--seed", "3", "--short", "--trace"], marks=LONG),
     ],
     ids=["many lines", "objects", "one line", "help", "trace"],
 )
@@ -68,7 +73,7 @@ def ended(words: Sequence[str | bytes], **streams: object) -> tuple[int, bytes]:
     return done.returncode, done.stderr
 
 
-@pytest.mark.parametrize(("words", "code"), NO_VERDICT, ids=lambda case: str(case)[:20])
+@pytest.mark.parametrize(("words", "code"), thinned(NO_VERDICT, 3), ids=lambda case: str(case)[:20])
 def test_no_verdict_is_told_where_none_can_be_written(
     words: list[str], code: int, stored_run: str
 ) -> None:
@@ -91,7 +96,7 @@ def test_no_verdict_is_told_where_none_can_be_written(
     [
         (["--help"], 1, "kraftline --help"),
         (["completion", "bash"], 1, "kraftline completion"),
-        (["sim", "--seed", "1", "--short", "--json"], 2, "kraftline sim"),
+        pytest.param(["sim", "--seed", "1", "--short", "--json"], 2, "kraftline sim", marks=LONG),
     ],
 )
 def test_a_full_disk_is_one_line(words: list[str], code: int, name: str) -> None:

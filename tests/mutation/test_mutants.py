@@ -87,6 +87,9 @@ markers = ["interop: a", "jvm: a", "long: a", "spark: a", "browser: a"]
 """
 
 
+pytestmark = pytest.mark.long  # each mutant is a process, some of them without an end
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     root = tmp_path_factory.mktemp("project")

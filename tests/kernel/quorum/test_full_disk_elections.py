@@ -11,6 +11,7 @@ from tests.kernel.harness import World, create_topic_body
 from tests.kernel.quorum.test_disk_faults import are_equal, fill, leader_of, said
 from tests.kernel.quorum.test_snapshots import have_all, lagging
 from tests.kernel.test_kernel import ready_world
+from tests.selection import thinned
 from wire.errors import ErrorCode
 
 ELECTED_MS_MAX: Final = 4_000
@@ -34,7 +35,7 @@ def refuse_the_log(world: World, node_id: int) -> None:
     )
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", thinned(range(3), 3))
 @pytest.mark.parametrize("refuse", [fill, refuse_the_log])
 def test_a_voter_on_a_full_disk_that_is_elected_makes_way(refuse, seed: int) -> None:
     """The leader dies and comes back; its first successor cannot write the record of its epoch."""
@@ -56,7 +57,7 @@ def test_a_voter_on_a_full_disk_that_is_elected_makes_way(refuse, seed: int) -> 
     world.run_until(lambda: are_equal(world))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", thinned(range(3), 3))
 def test_a_voter_on_a_full_disk_does_not_stand(seed: int) -> None:
     """Not when both others are gone, and not after a restart; with space again it does."""
     world = ready_world(seed=seed)
@@ -124,7 +125,7 @@ def test_a_voter_on_a_full_disk_votes_for_who_has_space() -> None:
     world.run_until(lambda: world.active() == other, ELECTED_MS_MAX)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", thinned(range(3), 3))
 def test_a_candidate_that_finds_its_disk_full_at_its_own_vote_withdraws(seed: int) -> None:
     """Its quorum-state got the blocks of the reserve; the record of its epoch would get none."""
     world = ready_world(seed=seed)

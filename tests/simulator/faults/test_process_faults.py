@@ -6,6 +6,7 @@ from simulator.campaign.draw import Options
 from simulator.checks.log_mirror import segment_paths
 from simulator.cluster.memory_vfs import SimulatedCrashError
 from simulator.faults.processes import STARTS
+from tests.selection import thinned
 from tests.simulator.worlds import (
     SECOND_US,
     follower,
@@ -54,7 +55,7 @@ def test_no_storm_goes_on_when_faults_have_stopped(world):
 # ---- crashes of a start --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("amount", range(1, 12))
+@pytest.mark.parametrize("amount", thinned(range(1, 12), 4))
 def test_power_fails_while_a_process_recovers(world, amount):
     machine = follower(world)
     before = machine.incarnation
@@ -112,7 +113,7 @@ def test_i18_a_kill_within_a_truncation_may_leave_a_cut_that_was_not_synced():
     assert unsynced > 0
 
 
-@pytest.mark.parametrize("amount", range(1, 20, 3))
+@pytest.mark.parametrize("amount", thinned(range(1, 20, 3), 3))
 def test_a_process_may_be_killed_at_any_operation(world, amount):
     machine = follower(world)
     strike(world, "kill_at_operation", machine, amount=amount, length_us=3 * SECOND_US)
