@@ -1,33 +1,36 @@
 """Requests of one client about records: leaders, appends, fetches; each is sent once."""
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from random import Random
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
 
-from jepsen.clients import METADATA, OPERATION_TIMEOUT_S, Refused, raise_for
+from jepsen.clients import METADATA, OPERATION_TIMEOUT_S, SERVER_TIMEOUT, Refused, raise_for
 from jepsen.cluster import NodeAddresses
 from jepsen.connections import Connections
-from jepsen.records.requests import (
-    FETCH,
-    INIT_PRODUCER_ID,
-    LIST_OFFSETS,
-    PRODUCE,
-    TopicPartition,
-    describe,
-    fetch,
-    init_producer_id,
-    list_end,
-    produce,
-)
+from jepsen.records.requests import TopicPartition
+from wire.api_keys import FETCH, INIT_PRODUCER_ID, LIST_OFFSETS, PRODUCE
 from wire.batches.batch import iterate_batches
 from wire.errors import CorruptBatchError, ErrorCode
+from wire.messages.record_requests import (
+    fetch_request,
+    init_producer_id_request,
+    list_offsets_request,
+    metadata_request,
+    produce_request,
+)
 
 METADATA_TIMEOUT_S: Final = 1.5
 """Time after which another node is asked, since this one may be paused."""
 NO_LEADER: Final = -1
+FETCH_BYTES_MAX: Final = 1024 * 1024
+_LATEST: Final = -1
+_ALL: Final = -1
+"""Acks of all replicas in sync."""
+_TRANSACTION_TIMEOUT: Final = timedelta(seconds=60)
 
 
 class PartitionView(msgspec.Struct, frozen=True):
@@ -76,7 +79,8 @@ class Brokers:
             Refused: a topic is not known.
         """
         asked = self._rng.choice(self.node_ids) if node_id is None else node_id
-        answer = await self._call(asked, METADATA, describe(self._topics), METADATA_TIMEOUT_S)
+        body = metadata_request(self._topics)
+        answer = await self._call(asked, METADATA, body, METADATA_TIMEOUT_S)
         found = {}
         for topic in answer.topics:
             raise_for(topic.error_code)
@@ -99,7 +103,8 @@ class Brokers:
             Refused: an answer with an error.
         """
         asked = self._rng.choice(self.node_ids)
-        answer = await self._call(asked, INIT_PRODUCER_ID, init_producer_id(), OPERATION_TIMEOUT_S)
+        body = init_producer_id_request(_TRANSACTION_TIMEOUT)
+        answer = await self._call(asked, INIT_PRODUCER_ID, body, OPERATION_TIMEOUT_S)
         raise_for(answer.error_code)
         return int(answer.producer_id), int(answer.producer_epoch)
 
@@ -110,7 +115,7 @@ class Brokers:
             CallError: no response.
             Refused: an answer with an error.
         """
-        body = produce(view.topic_id, number, batch)
+        body = produce_request({view.topic_id: {number: batch}}, _ALL, SERVER_TIMEOUT)
         answer = await self._call(view.leader_id, PRODUCE, body, OPERATION_TIMEOUT_S)
         ((row,),) = [topic.partition_responses for topic in answer.responses]
         raise_for(row.error_code)
@@ -125,7 +130,12 @@ class Brokers:
             CallError: no response.
             Refused: an answer with an error; CORRUPT_MESSAGE also for records that are damaged.
         """
-        body = fetch(view.topic_id, number, offset, wait_ms)
+        body = fetch_request(
+            {view.topic_id: {number: offset}},
+            timedelta(milliseconds=wait_ms),
+            max_bytes=FETCH_BYTES_MAX,
+            partition_max_bytes=FETCH_BYTES_MAX,
+        )
         answer = await self._call(node_id, FETCH, body, OPERATION_TIMEOUT_S)
         raise_for(answer.error_code)
         ((row,),) = [topic.partitions for topic in answer.responses]
@@ -139,7 +149,9 @@ class Brokers:
             CallError: no response.
             Refused: an answer with an error.
         """
-        answer = await self._call(node_id, LIST_OFFSETS, list_end(partition), OPERATION_TIMEOUT_S)
+        wanted = {partition.topic: (partition.number,)}
+        body = list_offsets_request(wanted, _LATEST, SERVER_TIMEOUT)
+        answer = await self._call(node_id, LIST_OFFSETS, body, OPERATION_TIMEOUT_S)
         ((row,),) = [topic.partitions for topic in answer.topics]
         raise_for(row.error_code)
         return int(row.offset)

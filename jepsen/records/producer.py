@@ -7,17 +7,18 @@ goes on with a new id.
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from jepsen.clients import Refused
 from jepsen.connections import CallError
 from jepsen.records.brokers import NO_LEADER, Brokers, PartitionView
 from jepsen.records.payload import content_of
 from jepsen.records.requests import TopicPartition
-from wire.batches.batch import BatchHeader, RecordView, encode_records
+from wire.batches.batch import RecordView
 from wire.batches.compression import Codec
+from wire.batches.produced_batch import produced_batch
 from wire.errors import ErrorCode
-from wire.types import LeaderEpoch, Offset
+from wire.types import Offset
 
 DELIVERY_S: Final = 15.0
 RETRY_S: Final = 0.1
@@ -145,20 +146,14 @@ class Producer:
     ) -> bytes:
         producer_id, producer_epoch = identity
         sequence = self._sequences.get(partition, 0) if self._is_idempotent else -1
-        header = BatchHeader(
-            base_offset=Offset(0),
-            leader_epoch=LeaderEpoch(-1),
-            attributes=int(self._codec),
-            last_offset_delta=len(values) - 1,
-            base_timestamp_ms=timestamp_ms,
-            max_timestamp_ms=timestamp_ms,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            base_sequence=sequence,
-            records_count=len(values),
-        )
-        records: list[Any] = [
+        records = [
             RecordView(Offset(delta), timestamp_ms, None, content_of(value))
             for delta, value in enumerate(values)
         ]
-        return encode_records(header, records)
+        return produced_batch(
+            records,
+            self._codec,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=sequence,
+        )

@@ -17,9 +17,10 @@ from simulator.cluster.scheduler import Scheduler
 from simulator.records import requests
 from simulator.records.client_link import Answered, ClientLink
 from simulator.records.requests import Producer
-from wire.api_keys import FETCH, INIT_PRODUCER_ID, PRODUCE
+from wire.api_keys import FETCH, INIT_PRODUCER_ID, METADATA, PRODUCE
 from wire.batches.batch import iterate_batches
 from wire.errors import ErrorCode
+from wire.messages.record_requests import init_producer_id_request, metadata_request
 
 REQUEST_US: Final = 4_000_000
 RETRY_US: Final = 100_000
@@ -132,7 +133,7 @@ class PartitionClient:
             self.later(lambda: self.find_leader(found))
 
         topic = self.cluster.topic
-        self.ask_any(requests.METADATA, requests.metadata(topic.name), answered)
+        self.ask_any(METADATA, metadata_request((topic.name,)), answered)
 
     def later(self, act: Callable[[], None], mean_us: int = RETRY_US) -> None:
         """Do something after a pause."""
@@ -189,7 +190,8 @@ class RecordProducer(PartitionClient):
     def start(self) -> None:
         """Find the leader, get an id, and send."""
         if self._is_idempotent and self._identity is None:
-            self.ask_any(INIT_PRODUCER_ID, requests.init_producer_id(), self._identified)
+            body = init_producer_id_request(requests.TIMEOUT)
+            self.ask_any(INIT_PRODUCER_ID, body, self._identified)
         else:
             self.find_leader(self._send_all)
 

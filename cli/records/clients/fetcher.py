@@ -8,10 +8,11 @@ from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final
+from uuid import UUID
 
 import msgspec
 
-from cli.connect import ClusterError, newest
+from cli.connect import ClusterError
 from cli.kafka_errors import message_of
 from cli.records.clients.clock import Backoff, Clock
 from cli.records.clients.offsets import (
@@ -26,6 +27,7 @@ from cli.records.clients.topic_metadata import NO_LEADER, Partition, Topic, desc
 from wire.batches.batch import Batch, RecordView
 from wire.batches.legacy_batch import LegacyBatch, iterate_any
 from wire.errors import CorruptBatchError
+from wire.messages.record_requests import fetch_request
 
 FETCH: Final = 1
 VERSION_MIN: Final = 13
@@ -190,35 +192,17 @@ class Fetcher:
         self._positions[partition] = self._config.reset_to
 
     def _request(self, partitions: list[Partition], wait_ms: int) -> Any:
-        module = newest(FETCH)
-        of_topic: dict[str, list[Partition]] = {}
+        offsets: dict[UUID, dict[int, int]] = {}
         for partition in partitions:
-            of_topic.setdefault(partition.topic, []).append(partition)
-        return module.FetchRequest(
-            max_wait=timedelta(milliseconds=wait_ms),
+            of_topic = offsets.setdefault(self._topics[partition.topic].id, {})
+            of_topic[partition.number] = self._positions[partition]
+        return fetch_request(
+            offsets,
+            timedelta(milliseconds=wait_ms),
             min_bytes=self._config.fetch_min_bytes,
             max_bytes=self._config.fetch_max_bytes,
+            partition_max_bytes=self._config.max_partition_fetch_bytes,
             isolation_level=self._config.isolation_level,
-            session_id=0,
-            session_epoch=-1,
-            topics=tuple(
-                module.FetchTopic(
-                    topic_id=self._topics[name].id,
-                    partitions=tuple(
-                        module.FetchPartition(
-                            partition=partition.number,
-                            current_leader_epoch=-1,
-                            fetch_offset=self._positions[partition],
-                            log_start_offset=-1,
-                            partition_max_bytes=self._config.max_partition_fetch_bytes,
-                        )
-                        for partition in found
-                    ),
-                )
-                for name, found in of_topic.items()
-            ),
-            forgotten_topics_data=(),
-            rack_id="",
         )
 
     def _records(self, partition: Partition, row: Any) -> list[Fetched]:

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from cli.connect import Api, newest
+from cli.connect import Api
 from cli.records.clients.topic_metadata import (
     LEADER_NOT_AVAILABLE,
     NO_LEADER,
@@ -55,8 +55,9 @@ def list_offsets(
     Raises:
         ClusterError: a leader cannot be reached.
     """
+    from wire.messages.record_requests import list_offsets_request  # noqa: PLC0415  # the protocol
+
     found: dict[Partition, Listed] = {}
-    module = newest(LIST_OFFSETS)
     for leader, wanted in by_leader(topics, partitions).items():
         if leader == NO_LEADER:
             for name, numbers in wanted.items():
@@ -64,23 +65,7 @@ def list_offsets(
                     lost = Listed(NO_OFFSET, -1, LEADER_NOT_AVAILABLE)
                     found[Partition(name, number)] = lost
             continue
-        request = module.ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=isolation_level,
-            topics=tuple(
-                module.ListOffsetsTopic(
-                    name=name,
-                    partitions=tuple(
-                        module.ListOffsetsPartition(
-                            partition_index=number, current_leader_epoch=-1, timestamp=timestamp
-                        )
-                        for number in numbers
-                    ),
-                )
-                for name, numbers in wanted.items()
-            ),
-            timeout=TIMEOUT,
-        )
+        request = list_offsets_request(wanted, timestamp, TIMEOUT, isolation_level=isolation_level)
         for topic in api.call(LIST_OFFSETS, request, leader).topics:
             for row in topic.partitions:
                 found[Partition(str(topic.name), int(row.partition_index))] = Listed(

@@ -9,18 +9,21 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Final
+from uuid import UUID
 
 import msgspec
 
-from cli.connect import ClusterError, newest
+from cli.connect import ClusterError
 from cli.kafka_errors import message_of
 from cli.records.clients.clock import Backoff, Clock
 from cli.records.clients.partitioner import Partitioner
 from cli.records.clients.records_api import RecordsApi
 from cli.records.clients.topic_metadata import NO_LEADER, Partition, Topic, described_topics
-from wire.batches.batch import BatchHeader, RecordView, encode_records
+from wire.batches.batch import RecordView
 from wire.batches.compression import Codec
-from wire.types import LeaderEpoch, Offset, Rng
+from wire.batches.produced_batch import produced_batch
+from wire.messages.record_requests import init_producer_id_request, produce_request
+from wire.types import Offset, Rng
 
 PRODUCE: Final = 0
 INIT_PRODUCER_ID: Final = 22
@@ -326,48 +329,26 @@ class Producer:
     # -- batches -----------------------------------------------------------------------------
 
     def _encoded(self, batch: _Pending) -> bytes:
-        stamps = [timestamp_ms for _, timestamp_ms, _ in batch.records]
         sequence = self._sequences.get(batch.partition, 0) if self._config.is_idempotent else -1
-        header = BatchHeader(
-            base_offset=Offset(0),
-            leader_epoch=LeaderEpoch(-1),
-            attributes=int(self._config.codec),
-            last_offset_delta=len(stamps) - 1,
-            base_timestamp_ms=stamps[0],
-            max_timestamp_ms=max(stamps),
-            producer_id=self._producer_id,
-            producer_epoch=self._producer_epoch,
-            base_sequence=sequence,
-            records_count=len(stamps),
-        )
         views = [
             RecordView(Offset(delta), timestamp_ms, record.key, record.value, record.headers)
             for delta, (record, timestamp_ms, _) in enumerate(batch.records)
         ]
-        return encode_records(header, views)
+        return produced_batch(
+            views,
+            self._config.codec,
+            producer_id=self._producer_id,
+            producer_epoch=self._producer_epoch,
+            base_sequence=sequence,
+        )
 
     def _request(self, batches: list[_Pending]) -> Any:
-        module = newest(PRODUCE)
-        of_topic: dict[str, list[_Pending]] = {}
+        content: dict[UUID, dict[int, bytes]] = {}
         for batch in batches:
-            of_topic.setdefault(batch.partition.topic, []).append(batch)
-        return module.ProduceRequest(
-            transactional_id=None,
-            acks=self._config.acks,
-            timeout=timedelta(milliseconds=self._config.request_timeout_ms),
-            topic_data=tuple(
-                module.TopicProduceData(
-                    topic_id=self._topics[name].id,
-                    partition_data=tuple(
-                        module.PartitionProduceData(
-                            index=batch.partition.number, records=batch.encoded
-                        )
-                        for batch in found
-                    ),
-                )
-                for name, found in of_topic.items()
-            ),
-        )
+            of_topic = content.setdefault(self._topics[batch.partition.topic].id, {})
+            of_topic[batch.partition.number] = batch.encoded
+        timeout = timedelta(milliseconds=self._config.request_timeout_ms)
+        return produce_request(content, self._config.acks, timeout)
 
     def _end(self, batch: _Pending, base_offset: int, append_time_ms: int) -> None:
         self._queues[batch.partition].popleft()
@@ -393,12 +374,7 @@ class Producer:
 
     def _take_producer_id(self) -> str | None:
         """Get an id; the reason if there is none yet."""
-        request = newest(INIT_PRODUCER_ID).InitProducerIdRequest(
-            transactional_id=None,
-            transaction_timeout=timedelta(milliseconds=INT32_MAX),
-            producer_id=-1,
-            producer_epoch=-1,
-        )
+        request = init_producer_id_request(timedelta(milliseconds=INT32_MAX))
         try:
             answer = self._api.call(INIT_PRODUCER_ID, request)
         except ClusterError as error:

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from typing_extensions import override
 
-from cli.connect import Api, check, newest
+from cli.connect import Api, check
 
 METADATA: Final = 3
 NO_LEADER: Final = -1
@@ -49,14 +49,9 @@ def described_topics(
     Raises:
         ClusterError: the whole request is refused.
     """
-    module = newest(METADATA)
-    wanted = None
-    if names is not None:
-        wanted = tuple(module.MetadataRequestTopic(topic_id=None, name=name) for name in names)
-    request = module.MetadataRequest(
-        topics=wanted, allow_auto_topic_creation=may_create,
-        include_topic_authorized_operations=False,
-    )  # fmt: skip
+    from wire.messages.record_requests import metadata_request  # noqa: PLC0415  # the protocol
+
+    request = metadata_request(names, may_create=may_create)
     answer = check(api.call(METADATA, request))
     return {
         str(row.name): Topic(

@@ -12,8 +12,9 @@ from jepsen.cluster import NodeAddresses
 from jepsen.records import producer as producer_module
 from jepsen.records.brokers import Brokers
 from jepsen.records.producer import Acknowledged, GivenUp, Producer
-from jepsen.records.requests import INIT_PRODUCER_ID, PRODUCE, TopicPartition
+from jepsen.records.requests import TopicPartition
 from tests.jepsen.test_connections import API_VERSIONS, listening
+from wire.api_keys import INIT_PRODUCER_ID, PRODUCE
 from wire.api_table import ListenerKind, api_versions_body, apis
 from wire.batches.batch import iterate_batches
 from wire.batches.compression import Codec
