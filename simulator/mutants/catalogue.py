@@ -10,6 +10,7 @@ from simulator.mutants.images import IMAGES
 from simulator.mutants.lifecycle import LIFECYCLE
 from simulator.mutants.pre_votes import PRE_VOTES
 from simulator.mutants.publications import PUBLICATIONS
+from simulator.mutants.records import RECORDS
 from simulator.mutants.registry import Mutant
 from simulator.mutants.regressions import REGRESSIONS
 from simulator.mutants.replication import REPLICATION
@@ -26,6 +27,7 @@ _ALL: Final = (
     *CONNECTIONS,
     *REGRESSIONS,
     *IMAGES,
+    *RECORDS,
 )
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(sorted(_ALL, key=lambda mutant: mutant.number))
 """Mutants by number."""

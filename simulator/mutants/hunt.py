@@ -1,22 +1,30 @@
-"""Hunt for mutants: seeds are run one after the other until an invariant breaks."""
+"""Hunt for mutants: seeds are run one after the other until an invariant breaks.
+
+Some of the data plane change what a scenario says instead: that one is run, whatever the seed.
+"""
 
 import statistics
 import time
 from collections.abc import Iterable
 from enum import StrEnum
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from simulator.campaign.draw import Options
-from simulator.campaign.run import run_seed
+from simulator.campaign.runs import run_with
 from simulator.mutants.catalogue import MUTANTS
+from simulator.mutants.records_mutant import SCENARIO
 from simulator.mutants.registry import Mutant, MutantError
+from simulator.scenarios.command import ScenarioError
+from simulator.scenarios.scenario import difference
 
 BASES: Final = (0, 1_000_000, 2_000_000)
 """First seeds of the three attempts; the one in the middle counts."""
 
 
+SCENARIOS: Final = Path(__file__).resolve().parents[2] / "tests" / "scenarios" / "records"
 CRASH: Final = "I20"
 """An exception or an assertion of the code under test: it proves little about the checks."""
 
@@ -93,9 +101,8 @@ def hunt(number: int, base: int, seconds_max: float) -> Hunt:
     invariant, text, seeds, is_over = None, "", 0, False
     with mutant.apply() as patches:
         while invariant is None and seeds < mutant.seeds_max:
-            outcome = run_seed(base + seeds, mutant.options)
+            invariant, text = _attempt(mutant, base + seeds)
             seeds += 1
-            invariant, text = outcome.invariant, outcome.text
             if time.process_time() - started > seconds_max:
                 is_over = invariant is None and seeds < mutant.seeds_max
                 break
@@ -111,6 +118,23 @@ def hunt(number: int, base: int, seconds_max: float) -> Hunt:
         is_over=is_over,
         text=text,
     )
+
+
+def _attempt(mutant: Mutant, seed: int) -> tuple[str | None, str]:
+    """Run a seed, or the scenario of the mutant; what it is killed by, None if it is not."""
+    if mutant.scenario is None:
+        outcome = run_with(seed, mutant.options)
+        return outcome.invariant, outcome.text
+    path = SCENARIOS / f"{mutant.scenario}.txt"
+    if not path.exists():
+        raise MutantError(f"{mutant.key} {mutant.name}: {path} is in the source tree alone")
+    try:
+        changed = difference(path)
+    except ScenarioError as error:  # a command that cannot be performed any more
+        changed = str(error)
+    except Exception as error:  # noqa: BLE001 - as in a run of a seed
+        return CRASH, f"{type(error).__name__}: {error}"
+    return SCENARIO if changed else None, changed
 
 
 def judge(number: int, hunts: list[Hunt]) -> Verdict:
@@ -151,9 +175,11 @@ def _state_of(hunts: list[Hunt], expected: tuple[str, ...]) -> State:
 def option_sets(numbers: Iterable[int]) -> dict[Options, int]:
     """Options of these mutants, each with the largest budget of seeds of its mutants.
 
-    In the order of the list.
+    In the order of the list; those that scenarios find have none.
     """
     found: dict[Options, int] = {}
     for mutant in map(mutant_of, numbers):
+        if mutant.scenario is not None:
+            continue
         found[mutant.options] = max(mutant.seeds_max, found.get(mutant.options, 0))
     return found

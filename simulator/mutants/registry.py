@@ -113,7 +113,7 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     """One broken rule."""
 
     number: int
-    """1 to 36 of the published list; from 37 on our own."""
+    """1 to 36 of the published list; from 37 on our own, from 201 on of the data plane."""
     name: str
     text: str
     """The broken rule, in one line."""

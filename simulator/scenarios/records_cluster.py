@@ -4,7 +4,7 @@ Each node is a machine with both of its values. Delays are fixed, work of the br
 settings are Kafka's defaults; links can be held, so that what is on them passes one by one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, cast
 
@@ -200,13 +200,13 @@ class ScenarioWorld(RecordsWorld):
         self, key: tuple[bytes, int], base_offset: int, values: Sequence[bytes], sent_us: int
     ) -> None:
         """Check from now on that these records stay, which a producer was promised."""
-        self.record_checks.acknowledged(key, base_offset, values, sent_us)
+        self._checked(lambda: self.record_checks.acknowledged(key, base_offset, values, sent_us))
 
     def note_consumed(
         self, key: tuple[bytes, int], base_offset: int, values: Sequence[bytes], sent_us: int
     ) -> None:
         """Check from now on that these records stay, which a consumer read."""
-        self.record_checks.consumed(key, base_offset, values, sent_us)
+        self._checked(lambda: self.record_checks.consumed(key, base_offset, values, sent_us))
 
     @property
     def now_us(self) -> int:
@@ -290,19 +290,19 @@ class ScenarioWorld(RecordsWorld):
             self._views[place] = view
             if text:
                 self.say(f"{machine.id} {self.name_of(bytes(key[0]), key[1])} {text}")
-        if self._is_broken:
-            return
-        try:
-            super()._after_records_step(machine, taken, effects)
-        except Violation as violation:
-            self._break(violation)
+        after = super()._after_records_step
+        self._checked(lambda: after(machine, taken, effects))
 
     @override
     def _look(self) -> None:
+        self._checked(super()._look)
+
+    def _checked(self, check: Callable[[], None]) -> None:
+        """Check, unless an invariant is broken already; say so if one is."""
         if self._is_broken:
             return
         try:
-            super()._look()
+            check()
         except Violation as violation:
             self._break(violation)
 

@@ -100,12 +100,15 @@ def change_text(before: ReplicaView | None, after: ReplicaView) -> str:
         return "" if after.end is None else view_text(after)
     assert before.end is not None, f"{before=}"
     assert after.end is not None, f"{after=}"
+    assert after.log_start is not None, f"{after=}"
     words = []
-    if after.end > before.end:
+    if after.log_start > before.end:
+        words.append(f"begins anew at {after.log_start}")
+    elif after.end > before.end:
         words.append(f"appends [{before.end},{after.end})")
     if after.end < before.end:
         words.append(f"truncates to {after.end}")
-    if after.log_start != before.log_start:
+    if before.log_start != after.log_start <= before.end:
         words.append(f"log start={after.log_start}")
     if after.high_watermark != before.high_watermark:
         words.append(f"hw={after.high_watermark}")

@@ -24,8 +24,10 @@ from simulator.mutants import hunt as hunting
 from simulator.mutants.arguments import Count
 from simulator.mutants.catalogue import MUTANTS, NOT_APPLICABLE
 from simulator.mutants.hunt import BASES, Hunt, State, hunt, judge, mutant_of, option_sets
+from simulator.mutants.records import RECORDS
 from simulator.mutants.registry import SHORT, Mutant, MutantError, Patches
 from simulator.mutants.tally import Tally
+from simulator.scenarios.records import RecordsScenario
 from tests.selection import thinned
 
 QUICK = (
@@ -83,7 +85,7 @@ def test_a_mutant_dies(key: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     "mutant",
-    [m for m in MUTANTS if m.key not in {*QUICK, *SLOW, *SURVIVORS}],
+    [m for m in MUTANTS if m.key not in {*QUICK, *SLOW, *SURVIVORS} and m not in RECORDS],
     ids=lambda mutant: mutant.key,
 )
 def test_a_mutant_dies_within_its_budget_of_seeds(mutant) -> None:
@@ -404,6 +406,37 @@ def test_a_process_that_dies_leaves_what_was_run(monkeypatch, capsys, invariant)
     assert told == ["kraftline sim mutate: a process died"]
     assert json.loads(line)["seeds"] == 1
     assert code == (255 if invariant is None else 1)
+
+
+def test_seeds_of_mutants_that_scenarios_find_are_none(capsys) -> None:
+    found_by_scenario = next(mutant for mutant in RECORDS if mutant.scenario is not None)
+    assert option_sets([found_by_scenario.number]) == {}
+    assert run(["mutate", "--unmutated", "2", "--mutants", found_by_scenario.key]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_a_scenario_that_is_not_there_is_an_error(monkeypatch, capsys, tmp_path) -> None:
+    found_by_scenario = next(mutant for mutant in RECORDS if mutant.scenario is not None)
+    monkeypatch.setattr(hunting, "SCENARIOS", tmp_path)
+    code, _, complaints = mutate(monkeypatch, capsys, (found_by_scenario,))
+    assert complaints[0].endswith("is in the source tree alone")
+    assert code == 255
+
+
+@pytest.mark.parametrize(
+    ("text", "killer"), [("fly 101\n----\nok", "scenario"), ("kill 101\n----\nok", "I20")]
+)
+def test_a_scenario_that_cannot_be_performed_kills(monkeypatch, tmp_path, text, killer) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("by the mutant")
+
+    monkeypatch.setattr(RecordsScenario, "_kill", fail)
+    monkeypatch.setattr(hunting, "SCENARIOS", tmp_path / "records")
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records" / "one.txt").write_text(f"# One.\n{text}\n")
+    harmless_one = replace(MUTANTS[0], patch=lambda _: None, seeds_max=1, scenario="one")
+    monkeypatch.setattr(hunting, "MUTANTS", (harmless_one,))
+    assert hunt(harmless_one.number, 0, seconds_max=60.0).invariant == killer
 
 
 def test_budgets_are_those_of_the_mutants_with_the_same_seeds() -> None:
