@@ -59,9 +59,11 @@ from replication.follower.fetcher import FollowerBroker
 from replication.follower.fetchers import Fetchers
 from replication.leader.alter_partition import AlterPartitions
 from replication.leader.fetch_session import FetchManager, FetchSessionCache
+from replication.leader.fetching import ReadRules
 from replication.leader.leadership import Changed, LocalBroker
 from replication.leader.replica_selector import ReplicaSelector, select_in_rack
 from replication.replica_manager import ReplicaManager
+from replication.throttle import ReplicationQuotas
 from storage.vfs import Vfs
 from wire.api_keys import (
     ALTER_PARTITION,
@@ -127,6 +129,7 @@ class Broker:
         self._asks = Asks(self._effects)
         self._counters = Counters()
         self._quotas = ClientQuotas(self._clock, config.quota_window, nanoseconds)
+        self._throttles = ReplicationQuotas(config.node_id, config.replication_window, self._clock)
         self._replicas = self._manager()
         self._links = LeaderLinks(
             config.node_id,
@@ -180,7 +183,7 @@ class Broker:
             on_failure=self._on_disk_failure,
             on_appended=self._on_appended,
             counters=self._counters,
-            selector=self._selector(),
+            rules=ReadRules(self._throttles.leader, self._selector()),
         )
 
     def _selector(self) -> ReplicaSelector | None:
@@ -197,6 +200,7 @@ class Broker:
             clock=self._clock,
             effects=self._effects,
             counters=self._counters,
+            quota=self._throttles.follower,
             broker_epoch=self._broker_epoch,
             partition_of=self._replicas.hosted,
             took=self._on_replicated,
@@ -220,6 +224,7 @@ class Broker:
             clock=self._clock,
             bytes_max=config.fetch_bytes_max,
             counters=self._counters,
+            quota=self._throttles.leader,
         )
         return {
             PRODUCE: Produce(replicas, access, image).serve,
@@ -361,6 +366,7 @@ class Broker:
         self._image = event.image
         self._links.take_brokers(event.image.brokers)
         self._quotas.publish(event.image.client_quotas)
+        self._throttles.publish(event.image, event.delta)
         self._local.publish(event.image, event.delta)
 
     def _on_epoch(self, event: BrokerEpochChanged) -> None:

@@ -64,6 +64,8 @@ class RecordsConfig(msgspec.Struct, frozen=True, kw_only=True):
     """`max.incremental.fetch.session.cache.slots`"""
     quota_window: QuotaWindow = QuotaWindow()
     """`quota.window.num`, `quota.window.size.seconds`"""
+    replication_window: QuotaWindow = QuotaWindow()
+    """`replication.quota.window.num`, `replication.quota.window.size.seconds`"""
     replica_fetch: ReplicaFetchConfig = ReplicaFetchConfig()
     upkeep: UpkeepConfig = UpkeepConfig()
 

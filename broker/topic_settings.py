@@ -25,8 +25,8 @@ from wire.batches.compression import Codec
 
 _REMOTE: Final = "there is no remote storage"
 _CLEANER: Final = "there is no log cleaner yet"
+_THROTTLE: Final = "throttles are of the broker (replication/throttle.py)"
 _LEVEL: Final = "batches that are compressed again have the default level of their codec"
-_THROTTLE: Final = "replication is not throttled yet"
 NO_EFFECT: Final[Mapping[str, str]] = {
     "remote.storage.enable": _REMOTE,
     "remote.log.copy.disable": _REMOTE,

@@ -30,13 +30,14 @@ from replication.leader.delayed import (
 )
 from replication.leader.fetching import (
     PartitionRead,
+    ReadRules,
     WantedPartition,
     close_records,
     read_partitions,
 )
+from replication.leader.isr import committed_isr
 from replication.leader.leadership import ALL_IN_SYNC, Changed, Leadership
 from replication.leader.purgatory import Purgatory
-from replication.leader.replica_selector import ReplicaSelector
 from replication.log_offsets import LogOffsetSnapshot
 from replication.partition import Partition
 from storage.producers.producer_state import Origin
@@ -101,7 +102,7 @@ class ReplicaManager:
             called while it works on partitions, so that they may be marked offline.
         on_appended: called with a partition behind an append, which may be due for a flush.
         counters: raised here.
-        selector: of the replicas that consumers read from; None for the leader.
+        rules: of reads.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class ReplicaManager:
         on_failure: Callable[[TopicIdPartition, Exception], None],
         on_appended: Callable[[TopicIdPartition], None],
         counters: Counters,
-        selector: ReplicaSelector | None = None,
+        rules: ReadRules,
     ) -> None:
         assert lag_ms_max > 1, f"{lag_ms_max=}"
         self._clock = clock
@@ -123,7 +124,7 @@ class ReplicaManager:
         self._on_failure = on_failure
         self._on_appended = on_appended
         self._counters = counters
-        self._selector = selector
+        self._quota, self._selector = rules.quota, rules.selector
         self._shrink_interval_ms = lag_ms_max // 2
         self._next_shrink_ms = clock.now_ms + self._shrink_interval_ms
         self._to_shrink: deque[TopicIdPartition] = deque()
@@ -335,6 +336,7 @@ class ReplicaManager:
             now_ms=self._clock.now_ms,
             updates_replicas=updates_replicas,
             selector=self._selector,
+            is_throttled=self.is_throttled,
         )
         for read in reads:
             if read.failure is not None:
@@ -379,9 +381,13 @@ class ReplicaManager:
         end = found.end_of_epoch(current_leader_epoch, epoch, is_leader_only=False)
         return None if isinstance(end, ErrorCode) else end
 
-    def is_throttled(self, _partition: TopicIdPartition, _replica_id: NodeId) -> bool:
-        """False: there are no quotas of replication."""
-        return False
+    def is_throttled(self, partition: TopicIdPartition, replica_id: NodeId) -> bool:
+        """True if a follower that is not in sync gets no records: the quota is used up."""
+        quota = self._quota
+        if not (quota.is_throttled(partition) and quota.is_exceeded):
+            return False
+        leader = self._leader(partition)
+        return isinstance(leader, ErrorCode) or replica_id not in committed_isr(leader.state)
 
     # -- DeleteRecords --------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from replication.leader.fetch_session import (
 from replication.leader.fetching import PartitionRead, WantedPartition
 from replication.leader.replica_selector import Reader
 from replication.replica_manager import ReplicaManager
+from replication.throttle import ReplicationQuota
 from storage.logs.unified_log import FetchIsolation
 from storage.segments.file_slice import FileSlice
 from wire.errors import ErrorCode
@@ -63,6 +64,7 @@ class Fetch:
         clock: of the broker.
         bytes_max: `fetch.max.bytes`.
         counters: of the broker.
+        quota: of what followers fetch.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Fetch:
         clock: Clock,
         bytes_max: int,
         counters: Counters,
+        quota: ReplicationQuota,
     ) -> None:
         self._manager = manager
         self._sessions = sessions
@@ -83,6 +86,7 @@ class Fetch:
         self._clock = clock
         self._bytes_max = bytes_max
         self._counters = counters
+        self._quota = quota
 
     def serve(self, call: Call) -> None:
         """Read; the answer waits for what the request asks for.
@@ -174,6 +178,8 @@ class Fetch:
         rows = [*(_row(version, read, leaders) for read in reads), *refused]
         throttle_ms = _throttle_ms(call, context, rows, is_follower=is_follower)
         response = context.throttled() if throttle_ms else context.respond(rows, self._clock.now_ms)
+        if is_follower and self._quota.is_used:
+            self._record_throttled(version, response.rows, reads)
         pieces = encode_fetch_response(
             version,
             response.rows,
@@ -197,6 +203,19 @@ class Fetch:
         for records in unsent.values():
             records.close()
         call.answer_parts([*parts, pieces[-1]])
+
+    def _record_throttled(
+        self, version: int, rows: Sequence[FetchedPartition], reads: Sequence[PartitionRead]
+    ) -> None:
+        """Count what an answer has of throttled partitions, with its frame."""
+        keys = {(read.row.topic, read.row.partition): read.wanted.key for read in reads}
+        throttled = [
+            row
+            for row in rows
+            if (key := keys.get((row.topic, row.partition))) is not None
+            and self._quota.is_throttled(key)
+        ]
+        self._quota.record(response_bytes(version, throttled))
 
 
 def _throttle_ms(

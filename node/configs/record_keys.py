@@ -36,6 +36,8 @@ NUMBERS: Final = (
     RecordsKey("replica.fetch.backoff.ms", "replica_fetch", "backoff_ms"),
     RecordsKey("num.replica.fetchers", "replica_fetch", "fetchers"),
     RecordsKey("replica.socket.timeout.ms", "replica_fetch", "socket_timeout_ms", 1),
+    RecordsKey("replication.quota.window.num", "replication_window", "samples"),
+    RecordsKey("replication.quota.window.size.seconds", "replication_window", "size_seconds"),
     RecordsKey("num.recovery.threads.per.data.dir", "upkeep", "recovery_threads"),
     RecordsKey("producer.id.expiration.ms", "upkeep", "producer_expiration_ms"),
 )

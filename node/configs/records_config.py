@@ -12,6 +12,7 @@ from broker.config import RecordsConfig, UpkeepConfig
 from kernel.config import NodeConfig
 from metadata.config_schema import broker_configs
 from metadata.config_values import parse_value
+from network.sampled_rate import QuotaWindow
 from node.configs.listeners import inter_broker_listener
 from node.configs.record_keys import INTERVALS, LONG_MAX, NUMBERS, SELECTOR_KEY
 from node.errors import ConfigError, shortened
@@ -39,7 +40,9 @@ def records_config(config: NodeConfig, directory_ids: Mapping[str, DirectoryId])
         given, config.advertised_listeners, config.controller_listener_names, ("broker",)
     )
     assert listener is not None, "a broker has an inter-broker listener"
-    groups: dict[str, dict[str, Any]] = {"records": {}, "replica_fetch": {}, "upkeep": {}}
+    groups: dict[str, dict[str, Any]] = {
+        name: {} for name in ("records", "replication_window", "replica_fetch", "upkeep")
+    }
     for number in NUMBERS:
         if number.key in given:
             value = _whole(given[number.key], number.key)
@@ -64,6 +67,7 @@ def records_config(config: NodeConfig, directory_ids: Mapping[str, DirectoryId])
         request_bytes_max=config.connection_limits.request_bytes_max,
         idle_ms_max=config.connection_limits.idle_ms_max,
         quota_window=config.connection_limits.quota_window,
+        replication_window=QuotaWindow(**groups["replication_window"]),
         replica_fetch=ReplicaFetchConfig(**groups["replica_fetch"]),
         upkeep=UpkeepConfig(**groups["upkeep"]),
         **groups["records"],

@@ -1,9 +1,10 @@
 """The fetcher of a follower: replicates partitions from one leader, one Fetch in flight at a time.
 
 Each partition is ready, delayed after an error for `replica.fetch.backoff.ms`, or asking the leader
-for the ends of its log. Only ready ones are fetched. An answer for a partition that has changed in
-the meantime is ignored. A partition that cannot be replicated at all has failed: it leaves the
-fetcher, until metadata with another leader epoch assign it again.
+for the ends of its log. Only ready ones are fetched, and while the replication quota is used up
+only those of them that it does not throttle, or that do not lag. An answer for a partition that has
+changed in the meantime is ignored. A partition that cannot be replicated at all has failed: it
+leaves the fetcher, until metadata with another leader epoch assign it again.
 
                       .--- error ---> delayed --- time ---.
     assigned ---> ready <---------------------------------'
@@ -16,6 +17,7 @@ leaders answer diverging epochs)
 """
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -23,10 +25,12 @@ import msgspec
 from network.clock import Clock
 from network.effects import Log, LogLevel, LogSink
 from replication.counters import Counters
+from replication.follower.fetch_state import FetchState, OffsetQuestion
 from replication.follower.follower_session import FollowerSession, Verdict
 from replication.follower.following import FetchedFromLeader
 from replication.partition import Partition
 from replication.reading import EARLIEST, LATEST
+from replication.throttle import ReplicationQuota
 from storage.errors import FsyncError, OutOfSpaceError
 from storage.logs.append_info import UnexpectedOffsetError
 from storage.logs.unified_log import UnifiedLog
@@ -74,53 +78,12 @@ class FollowerBroker(msgspec.Struct, frozen=True, kw_only=True):
     broker_epoch: Callable[[], BrokerEpoch | None]
     partition_of: Callable[[TopicIdPartition], Partition | None]
     counters: Counters
+    quota: ReplicationQuota
     took: Callable[[TopicIdPartition, bool], None]
     """Called after an append or a truncation, with True if the high watermark was raised."""
     disk_failed: Callable[[TopicIdPartition, Exception], None]
     """Called for a partition that has failed by its disk, with the OSError, OutOfSpaceError or
     FsyncError."""
-
-
-class OffsetQuestion(msgspec.Struct, frozen=True):
-    """A ListOffsets for one partition: where the log of the leader ends, or begins."""
-
-    key: TopicIdPartition
-    topic_name: str
-    leader_epoch: LeaderEpoch
-    timestamp: int
-    """LATEST or EARLIEST."""
-
-
-class _State:
-    """A partition in a fetcher."""
-
-    __slots__ = (
-        "delayed_until_ms",
-        "fetch_offset",
-        "is_asking",
-        "key",
-        "lag",
-        "last_fetched_epoch",
-        "leader_end_offset",
-        "leader_epoch",
-        "topic_name",
-    )
-
-    def __init__(self, key: TopicIdPartition, topic_name: str, leader_epoch: LeaderEpoch) -> None:
-        self.key = key
-        self.topic_name = topic_name
-        self.leader_epoch = leader_epoch
-        self.fetch_offset = Offset(0)
-        self.last_fetched_epoch: LeaderEpoch | None = None
-        self.lag: int | None = None
-        self.delayed_until_ms: int | None = None
-        self.is_asking = False
-        self.leader_end_offset: Offset | None = None
-        """Answered to the first question."""
-
-    @property
-    def is_ready(self) -> bool:
-        return self.delayed_until_ms is None and not self.is_asking
 
 
 class Fetcher:
@@ -134,14 +97,18 @@ class Fetcher:
     def __init__(self, broker: FollowerBroker, failed: dict[TopicIdPartition, str]) -> None:
         self._broker = broker
         self._counters = broker.counters
+        self._quota = broker.quota
         self._config = broker.config
         self._clock = broker.clock
         self._effects = broker.effects
         self._failed = failed
         self._session = FollowerSession()
-        self._states: dict[TopicIdPartition, _State] = {}
-        self._delayed: dict[TopicIdPartition, _State] = {}
+        self._states: dict[TopicIdPartition, FetchState] = {}
+        self._delayed: dict[TopicIdPartition, FetchState] = {}
         """In the order in which the delays end, which are all as long."""
+        self._throttled: dict[TopicIdPartition, FetchState] = {}
+        """Ready ones that the last request did not fetch because of the quota."""
+        self._throttled_until_ms = 0
         self._questions: list[OffsetQuestion] = []
         self._is_in_flight = False
 
@@ -176,7 +143,7 @@ class Fetcher:
         if known is not None and known.leader_epoch == leader_epoch:
             return
         self.remove(key)
-        state = self._states[key] = _State(key, topic_name, leader_epoch)
+        state = self._states[key] = FetchState(key, topic_name, leader_epoch)
         partition = self._broker.partition_of(key)
         if partition is None or partition.log is None:
             self._fail(state, "it has no log")
@@ -191,9 +158,10 @@ class Fetcher:
         """Fetch a partition no more; what is in flight for it will be ignored."""
         if self._states.pop(key, None) is not None:
             self._delayed.pop(key, None)
+            self._throttled.pop(key, None)
             self._session.leave_out(key)
 
-    def _continue(self, state: _State, log: UnifiedLog) -> None:
+    def _continue(self, state: FetchState, log: UnifiedLog) -> None:
         """Let a partition be fetched from the end of its log."""
         state.is_asking, state.leader_end_offset = False, None
         state.fetch_offset = Offset(log.end_offset)
@@ -208,25 +176,26 @@ class Fetcher:
         )
         self._session.want(state.key, row)
 
-    def _delay(self, state: _State) -> None:
+    def _delay(self, state: FetchState) -> None:
         """Leave a partition out for the back-off; a delay is not prolonged."""
         state.is_asking, state.leader_end_offset = False, None
+        self._throttled.pop(state.key, None)
         self._session.leave_out(state.key)
         if state.delayed_until_ms is None:
             state.delayed_until_ms = self._clock.now_ms + self._config.backoff_ms
             self._delayed[state.key] = state
 
-    def _fail(self, state: _State, reason: str, level: LogLevel = LogLevel.ERROR) -> None:
+    def _fail(self, state: FetchState, reason: str, level: LogLevel = LogLevel.ERROR) -> None:
         self.remove(state.key)
         self._failed[state.key] = reason
         self._log(level, "replica_failed", state, reason=reason)
 
-    def _log(self, level: LogLevel, event: str, state: _State, **fields: object) -> None:
+    def _log(self, level: LogLevel, event: str, state: FetchState, **fields: object) -> None:
         where = {"topic": state.topic_name, "partition": state.key[1]}
         epoch = {"leader_epoch": state.leader_epoch, "fetch_offset": state.fetch_offset}
         self._effects.append(Log(level, event, where | epoch | fields))
 
-    def _log_of(self, state: _State) -> UnifiedLog | None:
+    def _log_of(self, state: FetchState) -> UnifiedLog | None:
         """The log of a partition that is still here."""
         partition = self._broker.partition_of(state.key)
         return None if partition is None else partition.log
@@ -239,14 +208,16 @@ class Fetcher:
             return None
         if self._session.has_request or self._questions:
             return self._clock.now_ms
-        first = next(iter(self._delayed.values()), None)
-        return None if first is None else first.delayed_until_ms
+        times = [self._throttled_until_ms] if self._throttled else []
+        times += [each.delayed_until_ms or 0 for each in islice(self._delayed.values(), 1)]
+        return min(times, default=None)
 
     def next_request(self) -> ReplicaFetchRequest | None:
         """The Fetch to send now, if any; it is in flight from here on."""
         if self._is_in_flight:
             return None
         self._end_delays()
+        self._throttle()
         if not self._session.has_request:
             return None
         self._is_in_flight = True
@@ -276,6 +247,25 @@ class Fetcher:
                 self._fail(state, "it has no log")
             else:
                 self._continue(state, log)
+
+    def _throttle(self) -> None:
+        """Leave partitions that lag out of the next request if their quota is used up.
+
+        All are looked at before each request, and after the back-off if there is none.
+        """
+        before = self._throttled
+        self._throttled = {}
+        for state in before.values():
+            log = self._log_of(state)
+            if log is not None:
+                self._continue(state, log)
+        if not self._quota.is_exceeded:
+            return
+        for key, state in self._states.items():
+            if state.is_ready and state.lag != 0 and self._quota.is_throttled(key):
+                self._throttled[key] = state
+                self._session.leave_out(key)
+        self._throttled_until_ms = self._clock.now_ms + self._config.backoff_ms
 
     def take_questions(self) -> list[OffsetQuestion]:
         """The ListOffsets to send now, before the next Fetch, behind which they would wait."""
@@ -325,7 +315,7 @@ class Fetcher:
         else:
             self._take_error(state, fetched.code)
 
-    def _take_error(self, state: _State, code: ErrorCode) -> None:
+    def _take_error(self, state: FetchState, code: ErrorCode) -> None:
         """Handle a partition that the leader did not read.
 
         FENCED_LEADER_EPOCH: another leader epoch has begun, of which metadata will tell. All others
@@ -341,7 +331,7 @@ class Fetcher:
             self._log(LogLevel.INFO, "replica_fetch_delayed", state, code=code.name)
             self._delay(state)
 
-    def _take_records(self, state: _State, fetched: ReplicaFetchedPartition) -> None:
+    def _take_records(self, state: FetchState, fetched: ReplicaFetchedPartition) -> None:
         """Append or truncate; errors of the disk and of records end the replication."""
         try:
             if fetched.diverging_epoch is not None:
@@ -356,11 +346,11 @@ class Fetcher:
         except _UNUSABLE as error:
             self._fail(state, str(error))
 
-    def _fail_by_disk(self, state: _State, error: Exception) -> None:
+    def _fail_by_disk(self, state: FetchState, error: Exception) -> None:
         self._fail(state, str(error))
         self._broker.disk_failed(state.key, error)
 
-    def _append(self, state: _State, fetched: ReplicaFetchedPartition) -> None:
+    def _append(self, state: FetchState, fetched: ReplicaFetchedPartition) -> None:
         partition = self._broker.partition_of(state.key)
         if partition is None or partition.log is None:
             self._fail(state, "it has no log")
@@ -379,6 +369,8 @@ class Fetcher:
             self._fail(state, appended.name)
             return
         self._counters.replication_bytes_in += len(fetched.records)
+        if self._quota.is_throttled(state.key):
+            self._quota.record(len(fetched.records))
         is_stuck = len(fetched.records) > 0 and appended.end_offset == state.fetch_offset
         state.lag = max(0, fetched.high_watermark - appended.end_offset)
         self._continue(state, log)
@@ -389,7 +381,7 @@ class Fetcher:
 
     # -- truncation -----------------------------------------------------------------------------
 
-    def _truncate_to_leader(self, state: _State, fetched: ReplicaFetchedPartition) -> None:
+    def _truncate_to_leader(self, state: FetchState, fetched: ReplicaFetchedPartition) -> None:
         """Truncate by a diverging epoch; the high watermark beside it is taken with the next."""
         partition, diverging = self._broker.partition_of(state.key), fetched.diverging_epoch
         assert diverging is not None, f"{fetched=}"
@@ -400,7 +392,7 @@ class Fetcher:
         fields = {"diverging_epoch": diverging.epoch, "diverging_end": diverging.offset}
         self._truncated(state, end_offset, fields)
 
-    def _truncate(self, state: _State, offset: Offset) -> None:
+    def _truncate(self, state: FetchState, offset: Offset) -> None:
         """Truncate to an offset; a failure of the disk ends the replication."""
         partition, wall_ms = self._broker.partition_of(state.key), self._clock.wall_ms
         end_offset: Offset | ErrorCode = ErrorCode.not_leader_or_follower
@@ -412,7 +404,7 @@ class Fetcher:
             return
         self._truncated(state, end_offset, {"offset": offset})
 
-    def _begin_anew(self, state: _State, offset: Offset) -> None:
+    def _begin_anew(self, state: FetchState, offset: Offset) -> None:
         partition, wall_ms = self._broker.partition_of(state.key), self._clock.wall_ms
         code = ErrorCode.not_leader_or_follower
         try:
@@ -424,7 +416,7 @@ class Fetcher:
         self._truncated(state, offset if code is ErrorCode.none else code, {"log_start": offset})
 
     def _truncated(
-        self, state: _State, end_offset: Offset | ErrorCode, fields: Mapping[str, object]
+        self, state: FetchState, end_offset: Offset | ErrorCode, fields: Mapping[str, object]
     ) -> None:
         log = self._log_of(state)
         if isinstance(end_offset, ErrorCode) or log is None:
@@ -434,7 +426,7 @@ class Fetcher:
         self._continue(state, log)
         self._broker.took(state.key, False)  # noqa: FBT003 - nothing is raised
 
-    def _ask(self, state: _State, timestamp: int) -> None:
+    def _ask(self, state: FetchState, timestamp: int) -> None:
         self._questions.append(
             OffsetQuestion(state.key, state.topic_name, state.leader_epoch, timestamp)
         )
@@ -465,7 +457,7 @@ class Fetcher:
         else:
             self._take_offset(state, log, answer)
 
-    def _take_offset(self, state: _State, log: UnifiedLog, answer: Offset) -> None:
+    def _take_offset(self, state: FetchState, log: UnifiedLog, answer: Offset) -> None:
         if state.leader_end_offset is None:
             if answer < log.end_offset:
                 state.lag = 0

@@ -11,7 +11,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
-from replication.follower.fetcher import Fetcher, FollowerBroker, OffsetQuestion
+from replication.follower.fetch_state import OffsetQuestion
+from replication.follower.fetcher import Fetcher, FollowerBroker
 from wire.api_keys import FETCH, LIST_OFFSETS
 from wire.errors import ErrorCode
 from wire.messages.codec import Body, newest

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from replication.leader.appending import DISK_ERRORS
 from replication.leader.delayed import FetchParams
@@ -16,12 +17,13 @@ from replication.leader.replica_selector import ReplicaSelector
 from replication.log_offsets import LogOffsetMetadata
 from replication.partition import Partition
 from replication.reading import Fetched
+from replication.throttle import ReplicationQuota
 from storage.errors import CorruptLogError
 from storage.logs.unified_log import FetchIsolation, UnifiedLog
 from storage.segments.file_slice import FileSlice
 from wire.errors import ErrorCode
 from wire.messages.fetch_response import FetchedPartition
-from wire.types import TopicIdPartition
+from wire.types import NodeId, TopicIdPartition
 
 
 class WantedPartition(msgspec.Struct, frozen=True, gc=False):
@@ -47,7 +49,16 @@ class PartitionRead(msgspec.Struct, frozen=True, kw_only=True):
     """Of `DISK_ERRORS`: the log directory has failed."""
 
 
+class ReadRules(msgspec.Struct, frozen=True):
+    """The replica for a consumer, and the quota of followers."""
+
+    quota: ReplicationQuota
+    selector: ReplicaSelector | None = None
+    """Of the replicas that consumers read from; None for the leader."""
+
+
 PartitionOf = Callable[[TopicIdPartition], Partition | ErrorCode]
+IsThrottled = Callable[[TopicIdPartition, NodeId], bool]
 
 
 def read_partitions(
@@ -59,6 +70,7 @@ def read_partitions(
     now_ms: int,
     updates_replicas: bool,
     selector: ReplicaSelector | None = None,
+    is_throttled: IsThrottled = lambda _key, _replica_id: False,
 ) -> list[PartitionRead]:
     """Read partitions one after the other; the first records may exceed `max_bytes`.
 
@@ -70,9 +82,10 @@ def read_partitions(
         now_ms: instant of the request.
         updates_replicas: False when a fetch that has waited is read again.
         selector: of the replicas that consumers read from; None for the leader.
+        is_throttled: tells whether a follower gets no records of a partition now.
     """
     reads: list[PartitionRead] = []
-    at_least_one = True
+    at_least_one, follower_id = True, params.replica_id
     for each in wanted:
         partition = partition_of(each.key)
         try:
@@ -89,6 +102,8 @@ def read_partitions(
             read = _without_read(each, ErrorCode.corrupt_message)
         except DISK_ERRORS as error:
             read = _without_read(each, ErrorCode.kafka_storage_error, error)
+        if read.records is not None and follower_id is not None:
+            read = _without_throttled(read, follower_id, is_throttled)
         reads.append(read)
         if read.row.records_bytes:
             at_least_one = False
@@ -101,6 +116,16 @@ def close_records(reads: Sequence[PartitionRead]) -> None:
     for read in reads:
         if read.records is not None:
             read.records.close()
+
+
+def _without_throttled(
+    read: PartitionRead, follower_id: NodeId, is_throttled: IsThrottled
+) -> PartitionRead:
+    """The read, without its records if the follower is throttled."""
+    if not is_throttled(read.wanted.key, follower_id):
+        return read
+    close_records((read,))
+    return replace(read, row=replace(read.row, records_bytes=0), records=None)
 
 
 def _without_read(

@@ -1,4 +1,4 @@
-"""Quotas of the image at a whole broker: a Fetch and a ListOffsets above theirs."""
+"""Quotas of the image at a whole broker."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -9,8 +9,10 @@ from broker.events import TimeAdvanced
 from metadata.records import ClientQuotaRecord, QuotaEntity
 from network.sampled_rate import QuotaWindow
 from tests.broker.brokers import Driven, response
+from tests.broker.metadata_log import A
 from wire.api_keys import LIST_OFFSETS
 from wire.messages import codec
+from wire.types import NodeId
 
 WINDOW = QuotaWindow(samples=3, size_seconds=2)
 
@@ -63,3 +65,17 @@ def test_a_quota_that_is_removed_holds_no_more() -> None:
     )
     driven.publish()
     assert [type(each) for each in list_offsets(driven, 900_000_000)] == [SendParts]
+
+
+def test_throttles_of_the_image_are_those_of_leader_and_followers() -> None:
+    driven = Driven(replication_window=WINDOW)
+    driven.metadata.topic()
+    driven.metadata.config("a", leader_replication_throttled_replicas="0:1")
+    driven.metadata.broker_config("leader.replication.throttled.rate", "100")
+    driven.start()
+    manager, fetchers = driven.broker._replicas, driven.broker._fetchers
+    driven.broker._throttles.leader.record(200)
+    assert not manager.is_throttled((A, 0), NodeId(2)), "100 a second of a window of 2 s"
+    driven.broker._throttles.leader.record(1)
+    assert manager.is_throttled((A, 0), NodeId(2))
+    assert fetchers._broker.quota is driven.broker._throttles.follower

@@ -8,9 +8,11 @@ from broker.leader_links import LeaderLinks
 from metadata.image import Broker, RegisteredEndpoint
 from network.clock import Clock, Now
 from network.effects import ClosePeer, ConnectPeer, Log, SendPeerBytes
+from network.sampled_rate import QuotaWindow
 from replication.counters import Counters
 from replication.follower.fetcher import FollowerBroker, ReplicaFetchConfig
 from replication.follower.fetchers import Fetchers
+from replication.throttle import ReplicationQuota
 from tests.replication.fetching import BACKOFF_MS, NAME, Leader, Pair, key
 from tests.replication.partitions import WALL_MS
 from tests.wire.connections.test_follower_connection import versions_bytes
@@ -53,6 +55,7 @@ class Node:
         self.fetchers = Fetchers(
             FollowerBroker(
                 counters=Counters(),
+                quota=ReplicationQuota(QuotaWindow(), self.clock),
                 node_id=2,
                 config=ReplicaFetchConfig(backoff_ms=BACKOFF_MS, **config),
                 clock=self.clock,

@@ -9,6 +9,7 @@ import msgspec
 from kio.serial import entity_reader
 
 from network.clock import Clock, Now
+from network.sampled_rate import QuotaWindow
 from replication.counters import Counters
 from replication.follower.fetcher import FollowerBroker, ReplicaFetchConfig
 from replication.follower.fetchers import Fetchers
@@ -19,6 +20,7 @@ from replication.leader.fetch_session import (
     FetchSessionCache,
     FetchSessionRequest,
 )
+from replication.throttle import ReplicationQuota
 from simulator.cluster.memory_vfs import MemoryVfs
 from tests.replication.partitions import LOG_END, WALL_MS, Brokers, append, registration
 from tests.storage.test_unified_log import content, opened
@@ -185,8 +187,10 @@ class Follower:
         self.took = []
         self.disk_failures = []
         self.on_disk_failure = lambda: None
+        self.quota = ReplicationQuota(QuotaWindow(), self.clock)
         broker = FollowerBroker(
             counters=Counters(),
+            quota=self.quota,
             node_id=node_id,
             config=ReplicaFetchConfig(backoff_ms=BACKOFF_MS, **config),
             clock=self.clock,

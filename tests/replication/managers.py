@@ -4,13 +4,15 @@ import msgspec
 
 from metadata.image import EMPTY, Topic
 from network.clock import Clock, Now
+from network.sampled_rate import QuotaWindow
 from replication.counters import Counters
 from replication.leader.alter_partition import AlterPartitions
 from replication.leader.delayed import FetchParams
 from replication.leader.fetch_session import FetchPartition
-from replication.leader.fetching import WantedPartition
+from replication.leader.fetching import ReadRules, WantedPartition
 from replication.leader.replica_selector import ReplicaSelector, select_in_rack
 from replication.replica_manager import ReplicaManager
+from replication.throttle import ReplicationQuota
 from simulator.cluster.memory_vfs import MemoryFile, MemoryVfs
 from tests.replication.partitions import CONSUMER, LAG_MS, WALL_MS, Brokers, registration
 from tests.storage.test_unified_log import opened, produced
@@ -61,6 +63,7 @@ class Managed:
         self.appended = []
         self.answers = []
         self.vfs = {}
+        self.quota = ReplicationQuota(QuotaWindow(), self.clock)
         self.manager = ReplicaManager(
             self.clock,
             self.proposals,
@@ -69,9 +72,10 @@ class Managed:
             on_failure=lambda key, error: self.failed.append((key, error)),
             on_appended=self.appended.append,
             counters=self.counters,
-            selector=ReplicaSelector(1, lambda: self.image, select_in_rack)
-            if reads_in_rack
-            else None,
+            rules=ReadRules(
+                self.quota,
+                ReplicaSelector(1, lambda: self.image, select_in_rack) if reads_in_rack else None,
+            ),
         )
 
     def create(self, key=T0, *, minimum=1, deletes=True, rules=None, settings=None, **fields):

@@ -65,6 +65,7 @@ class Records(Managed):
             clock=self.clock,
             bytes_max=bytes_max,
             counters=self.counters,
+            quota=self.quota,
         )
 
     def topic(self, name="t", number=0, **fields):

@@ -6,10 +6,13 @@ import pytest
 
 from broker.apis.delete_records import DeleteRecords
 from network.clock import Clock, Now
+from network.sampled_rate import QuotaWindow
 from quorum_controller.security.authorization import AccessRules, Operation
 from replication.counters import Counters
 from replication.leader.alter_partition import AlterPartitions
+from replication.leader.fetching import ReadRules
 from replication.replica_manager import ReplicaManager
+from replication.throttle import ReplicationQuota
 from tests.broker.apis.requests import Broker, answer_bytes, call_of, recorded
 from tests.broker.metadata_log import A
 from tests.replication.partitions import LAG_MS, WALL_MS, fetch, from_follower, led
@@ -32,6 +35,7 @@ class Asked:
             on_failure=lambda key, error: None,
             on_appended=lambda key: None,
             counters=Counters(),
+            rules=ReadRules(ReplicationQuota(QuotaWindow(), self.clock)),
         )
         self.handler = DeleteRecords(self.broker.partitions, self.broker.access, self.manager)
         self.answers = []

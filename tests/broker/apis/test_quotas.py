@@ -167,3 +167,24 @@ def test_followers_are_not_throttled():
     assert (asked.muted, throttle_ms(asked, FETCH)) == ([], 0)
     assert len(fetched_rows(asked)) == 1
     assert list(broker.quotas.fetch.rates(9)) == list(broker.quotas.request.rates(9)) == []
+
+
+# ---- throttled followers ---------------------------------------------------------------------
+
+
+def test_answers_to_followers_count_with_their_throttled_partitions():
+    broker = limited(3, **PAIR)
+    broker.topic("u", isr=(1, 2), replicas=(1, 2))
+    broker.append([key_of("u")])
+    quota = broker.quota
+    rows = {"t": [(0, 0)], "u": [(0, 0)]}
+    broker.ask(rows, **FOLLOWER)
+    assert quota.per_second == 0, "no partition is throttled"
+    quota.mark(key_of("t")[0], frozenset({0}))
+    broker.ask(rows, max_wait_ms=0)
+    assert quota.per_second == 0, "a consumer"
+    broker.ask(rows, **FOLLOWER)
+    asked = broker.ask({"t": [(0, 0)]}, **FOLLOWER)
+    fetched_rows(asked)
+    (frame,) = asked.parts
+    assert quota.per_second == 2 * (len(frame) - 5 + 4)

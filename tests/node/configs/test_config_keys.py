@@ -103,7 +103,8 @@ def read_attributes(path: Path) -> set[str]:
 
 RECORDS_READ = {
     name
-    for path in (ROOT / "broker").glob("**/*.py")
+    for package in ("broker", "replication")
+    for path in (ROOT / package).glob("**/*.py")
     if path.name != "config.py"
     for name in read_attributes(path)
 }

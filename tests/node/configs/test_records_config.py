@@ -145,7 +145,11 @@ def test_consumers_read_in_their_rack_by_the_name_of_a_class_alone():
 def test_every_field_with_a_key_is_set_by_one():
     fields = {(getattr(key, "group", "upkeep"), key.field) for key in KEYS}
     assert len(fields) == len(KEYS) == len(RECORDS_KEYS)
-    for group, kind in (("replica_fetch", ReplicaFetchConfig), ("upkeep", UpkeepConfig)):
+    for group, kind in (
+        ("replica_fetch", ReplicaFetchConfig),
+        ("replication_window", QuotaWindow),
+        ("upkeep", UpkeepConfig),
+    ):
         assert {name for found, name in fields if found == group} == set(kind.__struct_fields__)
 
 
