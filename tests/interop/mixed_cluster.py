@@ -17,7 +17,8 @@ from tests.interop.quorum import CONTROLLER_PORT_DISTANCE, free_base_port, wait_
 
 ROOT: Final = Path(__file__).parents[2]
 CLUSTER_ID: Final = "Z29sZGVuLXNoYXJlZC0wMQ"
-START_SECONDS: Final = 60.0
+START_SECONDS: Final = 180.0
+"""Until a node is back in sync: a JVM on a machine that is busy with others takes a minute."""
 
 Software = Literal["ours", "kafka"]
 
@@ -112,18 +113,20 @@ class MixedCluster:
 
     def wait_in_sync(self, topic: str, count: int) -> None:
         """Wait until every partition has a leader and `count` replicas in sync."""
+        seen: dict[int, tuple[int, list[int]]] = {}
 
         def is_in_sync() -> bool:
+            nonlocal seen
             try:
                 found = self.admin.list_topics(topic, timeout=1).topics[topic]
             except KafkaException:
                 return False
-            partitions = found.partitions.values()
-            return bool(partitions) and all(
-                each.leader > 0 and len(each.isrs) == count for each in partitions
+            seen = {number: (each.leader, each.isrs) for number, each in found.partitions.items()}
+            return bool(seen) and all(
+                leader > 0 and len(isr) == count for leader, isr in seen.values()
             )
 
-        wait_until(is_in_sync, START_SECONDS, self.outputs)
+        wait_until(is_in_sync, START_SECONDS, lambda: f"leaders and ISRs {seen}{self.outputs()}")
 
     def wait_fenced(self, topic: str, victim: int) -> None:
         """Wait until a dead node leads nothing and is in no ISR."""
