@@ -49,6 +49,7 @@ from broker.local_replicas import LocalReplicas
 from broker.producer_id_blocks import ProducerIdBlocks
 from broker.records_counts import LOGS_MAX, DelayedCount, RecordsCounts, log_sizes
 from broker.replica_views import LocalReplicaView, ReplicaFetchView, replica_view
+from broker.request_metrics import RequestMetrics
 from broker.services import Disk, Services
 from metadata.image import EMPTY, Image
 from metadata.image import Broker as BrokerRegistration
@@ -105,7 +106,7 @@ class Broker:
         now: time at start.
         clean_log_dirs: log directories that a clean shutdown left.
         guards: locks by log directory, held while its recovery points are written.
-        nanoseconds: the clock that times the handlers of requests, for their quotas.
+        nanoseconds: the clock that times requests, for their quotas and metrics.
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class Broker:
         self._work = Work(self._effects)
         self._asks = Asks(self._effects)
         self._counters = Counters()
+        self._requests = RequestMetrics(nanoseconds)
         self._quotas = ClientQuotas(self._clock, config.quota_window, nanoseconds)
         self._throttles = ReplicationQuotas(config.node_id, config.replication_window, self._clock)
         self._replicas = self._manager()
@@ -165,6 +167,7 @@ class Broker:
             self._clock,
             self._effects,
             quotas=self._quotas,
+            metrics=self._requests,
             used_interval_ms=used_interval_ms(config.idle_ms_max),
         )
         self._is_serving = False
@@ -267,6 +270,7 @@ class Broker:
     def take(self, events: Iterable[Event], now: Now) -> list[Effect]:
         """Take events in order: the first half of a step."""
         self._clock.set(now)
+        self._requests.step()
         takes = self._takes
         for event in events:
             takes[type(event)](event)
@@ -339,6 +343,8 @@ class Broker:
         return RecordsCounts(
             counters=copy(self._counters),
             requests=dict(self._front.requests),
+            request_times=self._requests.kinds(),
+            request_errors=dict(self._requests.errors),
             connections=self._front.connection_counts(),
             queued_bytes=self._front.queued_bytes,
             offline_replicas=local.offline_count,

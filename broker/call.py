@@ -13,9 +13,10 @@ from broker.effects import Part
 from broker.throttling import Throttle
 from quorum_controller.security.authorization import Caller
 from wire.connections.headers import RequestHeader
-from wire.errors import LocalProtocolError
+from wire.errors import ErrorCode, LocalProtocolError
 from wire.messages import codec
 from wire.messages.codec import Body, Entity
+from wire.messages.error_codes import error_codes
 
 
 class Call:
@@ -30,13 +31,16 @@ class Call:
         respond: called once, with the parts of the response frame without its length; None for no
             response, and then the reason to close the connection, if it is to be closed.
         throttle: the quotas that the answer counts for; None if there are none.
+        errors: counts by API key and code, to which those of the answer are added.
     """
 
     __slots__ = (
+        "_errors",
         "_respond",
         "caller",
         "frame",
         "header",
+        "kind",
         "listener",
         "position",
         "throttle",
@@ -53,14 +57,18 @@ class Call:
         listener: str,
         respond: Callable[[Sequence[Part] | None, str | None], None],
         throttle: Throttle | None = None,
+        errors: dict[tuple[int, int], int] | None = None,
     ) -> None:
         self.header = header
+        self.kind = header.api_key
+        """Of its metrics."""
         self.frame = frame
         self.position = position
         self.caller = caller
         self.listener = listener
         self._respond = respond
         self.throttle = throttle
+        self._errors = {} if errors is None else errors
         self.withdraw: Callable[[], None] | None = None
         """Ends the wait for the answer when the client has gone; None if nobody can."""
 
@@ -83,6 +91,11 @@ class Call:
             self.header.api_key, self.header.api_version, bytes(self.frame), self.position
         )
 
+    def count(self, code: ErrorCode) -> None:
+        """Count an error of an answer in parts, `none` too."""
+        errors, key = self._errors, (self.header.api_key, int(code))
+        errors[key] = errors.get(key, 0) + 1
+
     def answer(self, body: Entity) -> None:
         """Answer with a body of the newest shape, which has a throttle time.
 
@@ -92,6 +105,8 @@ class Call:
         throttle_ms = 0 if self.throttle is None else self.throttle.answered()
         if throttle_ms:
             body = replace(body, throttle_time=timedelta(milliseconds=throttle_ms))
+        for code in error_codes(body):
+            self.count(code)
         try:
             encoded = codec.encode_response(
                 header.api_key, header.api_version, header.correlation_id, body

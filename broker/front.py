@@ -19,13 +19,14 @@ connection with unsent output.
 As in Kafka, what was asked before the reason to close a connection is answered first.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from heapq import heappop, heappush
 from typing import Final
 
 from broker.call import Call
+from broker.client import Client
 from broker.client_quotas import ClientQuotas
 from broker.effects import (
     CloseAtKernel,
@@ -40,17 +41,15 @@ from broker.effects import (
     SetReading,
     UsedAtKernel,
 )
+from broker.request_metrics import Begun, RequestMetrics
 from broker.throttling import Throttle
 from network.clock import Clock
-from network.connections import address_bytes
-from quorum_controller.security.authorization import Caller, host_text
 from storage.segments.file_slice import FileSlice
 from wire.api_keys import PRODUCE
 from wire.api_table import ListenerKind, apis
 from wire.connections.connection import IN_FLIGHT_MAX
-from wire.connections.framing import LENGTH_BYTES, FrameReader
+from wire.connections.framing import LENGTH_BYTES
 from wire.connections.headers import RequestHeader, parse_request_header
-from wire.connections.reply_slots import ReplySlots
 from wire.errors import RemoteProtocolError
 from wire.messages import codec
 from wire.primitives import skip_tagged_fields
@@ -61,75 +60,21 @@ SMALL_BYTES_MAX: Final = 1024 * 1024
 """Size above which any request waits for room; a follower's Fetch of 10,000 partitions is below."""
 USED_INTERVAL_MS: Final = 60_000
 """Time between two notes to the kernel that a connection is used, at most."""
-_RESPONSE_BYTES_MAX: Final = (1 << 31) - 1
 
 Handler = Callable[[Call], None]
 
 
-class _Client:
-    """One connection.
-
-    `waiting` are frames that are not taken yet, `forwarded` the slots of the requests that the
-    kernel has. `broken` is the reason to close it behind the waiting frames, `closing` the one
-    behind the answers before slot `end_slot`. `parked` has, by slot, what ends the waits of calls
-    that hold no frame. `muted_until_ms` is the end of its throttle time, 0 without one.
-    """
+class _Reply:
+    """The answer to one call, to come once; `begun` is there once its handler has ended."""
 
     __slots__ = (
-        "broken",
-        "caller",
-        "calls",
-        "closing",
-        "connection_id",
-        "end_slot",
-        "forwarded",
-        "host",
-        "is_at_kernel",
-        "is_read",
-        "is_used",
-        "listener",
-        "muted_until_ms",
-        "parked",
-        "responses",
-        "slots",
-        "waiting",
-    )
-
-    def __init__(self, connection_id: int, listener: str, host: str) -> None:
-        self.connection_id = connection_id
-        self.listener = listener
-        self.host = host
-        self.caller = Caller(host=host_text(address_bytes(host)))
-        self.slots = ReplySlots[Sequence[Part]]()
-        self.forwarded: deque[int] = deque()
-        self.responses = FrameReader(_RESPONSE_BYTES_MAX)
-        self.waiting: deque[bytearray] = deque()
-        self.calls = 0
-        self.parked: dict[int, Callable[[], None]] = {}
-        self.broken: str | None = None
-        self.closing: str | None = None
-        self.end_slot = 0
-        self.muted_until_ms = 0
-        self.is_at_kernel = True
-        self.is_read = True
-        self.is_used = False
-
-    def answered(self, slot: int) -> None:
-        """Note the answer to a call."""
-        self.calls -= 1
-        self.is_used = True
-        self.parked.pop(slot, None)
-
-
-class _Reply:
-    """The answer to one call, to come once."""
-
-    __slots__ = ("_answered", "client", "is_answered", "queued_bytes", "slot")
+        "_answered", "begun", "client", "is_answered", "queued_bytes", "slot", "throttle_ms",
+    )  # fmt: skip
 
     def __init__(
         self,
         answered: Callable[["_Reply", Sequence[Part] | None, str | None], None],
-        client: _Client,
+        client: Client,
         queued_bytes: int,
     ) -> None:
         self._answered = answered
@@ -137,6 +82,8 @@ class _Reply:
         self.slot = client.slots.take()
         self.queued_bytes = queued_bytes
         self.is_answered = False
+        self.begun: Begun | None = None
+        self.throttle_ms = 0
 
     def __call__(self, parts: Sequence[Part] | None, close_reason: str | None) -> None:
         self.is_answered = True
@@ -152,6 +99,7 @@ class Front:
         clock: clock of the broker.
         effects: sink of the effects.
         quotas: of the clients.
+        metrics: of the requests.
         used_interval_ms: time between two notes to the kernel that a connection is used.
     """
 
@@ -163,6 +111,7 @@ class Front:
         effects: EffectSink,
         *,
         quotas: ClientQuotas,
+        metrics: RequestMetrics,
         used_interval_ms: int = USED_INTERVAL_MS,
     ) -> None:
         self._handlers = handlers
@@ -172,16 +121,17 @@ class Front:
         self._clock = clock
         self._effects = effects
         self._quotas = quotas
+        self._metrics = metrics
         self._muted: list[tuple[int, int]] = []
         """Heap of the ends of throttle times, with their connections."""
         self._used_interval_ms = used_interval_ms
         self._used_ms = 0
         """Time of the next notes to the kernel, while there are connections."""
-        self._clients: dict[int, _Client] = {}
+        self._clients: dict[int, Client] = {}
         self._queued_bytes = 0
         # Clients whose next request waits for room, first come first; and those to look at again.
-        self._starved: dict[int, _Client] = {}
-        self._woken: dict[int, _Client] = {}
+        self._starved: dict[int, Client] = {}
+        self._woken: dict[int, Client] = {}
         self._is_serving = False
         self.requests: dict[tuple[int, int], int] = {}
         """Calls since the start, by API key and version."""
@@ -212,13 +162,15 @@ class Front:
         assert connection_id not in self._clients, f"{connection_id=} is open"
         if not self._clients:
             self._used_ms = self._clock.now_ms + self._used_interval_ms
-        self._clients[connection_id] = _Client(connection_id, listener, client_host)
+        self._clients[connection_id] = Client(connection_id, listener, client_host)
         self._effects.append(OpenAtKernel(connection_id, listener, client_host))
 
     def received(self, connection_id: int, frames: Sequence[bytearray]) -> None:
         """Take whole frames, as many as there is room for."""
         client = self._clients.get(connection_id)
         if client is not None and client.closing is None:
+            if not client.waiting:
+                client.received_ns = self._metrics.step_ns
             client.waiting.extend(frames)
             self._take(client)
 
@@ -266,7 +218,7 @@ class Front:
         while woken:
             self._take(woken.pop(next(iter(woken))))
 
-    def _take(self, client: _Client) -> None:
+    def _take(self, client: Client) -> None:
         """Take the waiting frames for which there is room, in order."""
         waiting, slots = client.waiting, client.slots
         forwarded: list[bytes | bytearray] = []
@@ -304,7 +256,7 @@ class Front:
             return None
         return header, position
 
-    def _has_room(self, client: _Client, queued_bytes: int) -> bool:
+    def _has_room(self, client: Client, queued_bytes: int) -> bool:
         """Return False if the next call must wait; a larger one than the limit is served alone."""
         if not self._is_serving or client.calls >= CALLS_MAX:
             return False
@@ -322,7 +274,7 @@ class Front:
 
     def _call(
         self,
-        client: _Client,
+        client: Client,
         header: RequestHeader,
         frame: bytearray,
         position: int,
@@ -334,7 +286,7 @@ class Front:
         self.requests[kind] = self.requests.get(kind, 0) + 1
         reply, throttle = _Reply(self._answered, client, queued_bytes), None
         if self._quotas.is_enabled:
-            mute = partial(self._mute, client)
+            mute = partial(self._mute, reply)
             throttle = Throttle(self._quotas, client.caller, header.client_id, mute)
         call = Call(
             header,
@@ -344,14 +296,22 @@ class Front:
             listener=client.listener,
             respond=reply,
             throttle=throttle,
+            errors=self._metrics.errors,
         )
+        started_ns = self._metrics.nanoseconds()
         try:
             self._handlers[header.api_key](call)
         except RemoteProtocolError as error:
             reply(None, str(error))
         if throttle is not None:
             throttle.handled()
-        if call.withdraw is not None and not reply.is_answered:
+        handled_ns = self._metrics.nanoseconds()
+        begun = (call.kind, client.received_ns, started_ns, handled_ns, len(frame))
+        if reply.is_answered:
+            self._metrics.answered(begun, handled_ns, reply.throttle_ms)
+            return
+        reply.begun = begun
+        if call.withdraw is not None:
             client.parked[reply.slot] = call.withdraw
             self._release_bytes(reply)
 
@@ -366,6 +326,8 @@ class Front:
         if self._clients.get(client.connection_id) is not client:
             _close_slices(parts or ())
             return
+        if reply.begun is not None:
+            self._metrics.answered(reply.begun, self._metrics.nanoseconds(), reply.throttle_ms)
         if close_reason is not None:
             self._end(client, close_reason)
         self._release(client, reply.slot, () if parts is None else _framed(parts))
@@ -378,7 +340,7 @@ class Front:
             reply.queued_bytes = 0
             self._wake_starved()
 
-    def _release(self, client: _Client, slot: int, content: Sequence[Part]) -> None:
+    def _release(self, client: Client, slot: int, content: Sequence[Part]) -> None:
         parts = [part for each in client.slots.release(slot, content) for part in each]
         if parts:
             self._effects.append(SendParts(client.connection_id, tuple(parts)))
@@ -391,7 +353,7 @@ class Front:
 
     # ---- the end of a connection -------------------------------------------------------------
 
-    def _end(self, client: _Client, reason: str, end_slot: int | None = None) -> None:
+    def _end(self, client: Client, reason: str, end_slot: int | None = None) -> None:
         """Take no further request; `_settle` closes it behind the answers before the slot.
 
         None for the slot: behind the answers to all that was taken.
@@ -404,7 +366,7 @@ class Front:
         client.waiting.clear()
         self._leave_starved(client)
 
-    def _settle(self, client: _Client) -> None:
+    def _settle(self, client: Client) -> None:
         """Close a connection that is at its end; read others only while there is room."""
         slots = client.slots
         if client.closing is None:
@@ -419,14 +381,14 @@ class Front:
             client.is_read = is_wanted
             self._effects.append(SetReading(client.connection_id, is_wanted))
 
-    def _close(self, client: _Client, reason: str) -> None:
+    def _close(self, client: Client, reason: str) -> None:
         if client.is_at_kernel:
             fields = {"listener": client.listener, "client": client.host, "reason": reason}
             self._effects.append(Log(LogLevel.WARN, "connection_closed", fields))
         self._effects.append(CloseConnection(client.connection_id, reason))
         self._forget(client)
 
-    def _forget(self, client: _Client) -> None:
+    def _forget(self, client: Client) -> None:
         del self._clients[client.connection_id]
         self._woken.pop(client.connection_id, None)
         self._leave_starved(client)
@@ -437,12 +399,13 @@ class Front:
         if client.is_at_kernel:
             self._effects.append(CloseAtKernel(client.connection_id))
 
-    def _leave_starved(self, client: _Client) -> None:
+    def _leave_starved(self, client: Client) -> None:
         if self._starved.pop(client.connection_id, None) is not None:
             self._wake_starved()
 
-    def _mute(self, client: _Client, throttle_ms: int) -> None:
+    def _mute(self, reply: _Reply, throttle_ms: int) -> None:
         """Take and read nothing of a connection for a time; it lets others have its room."""
+        client, reply.throttle_ms = reply.client, throttle_ms
         until_ms = self._clock.now_ms + throttle_ms
         if until_ms > client.muted_until_ms:
             client.muted_until_ms = until_ms

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from broker.request_metrics import KindCounts
 from replication.counters import Counters
 from storage.checkpoints.recovery_points import TopicAndPartition
 from storage.logs.unified_log import UnifiedLog
@@ -41,6 +42,10 @@ class RecordsCounts(msgspec.Struct, frozen=True, kw_only=True):
     """A copy."""
     requests: Mapping[tuple[int, int], int]
     """Requests about records since the start, by API key and version."""
+    request_times: Mapping[int, KindCounts]
+    """Those that were answered, by kind: API key, or FETCH_FOLLOWER."""
+    request_errors: Mapping[tuple[int, int], int]
+    """Errors in answers since the start, by API key and code; 0 is no error."""
     connections: Mapping[str, int]
     """Open ones by listener."""
     queued_bytes: int

@@ -123,15 +123,19 @@ class Histogram:
         self.newest.extend(values)
 
     def quantiles(self, wanted: Sequence[float]) -> list[float]:
-        """Return the interpolated value that each share (0 to 1) does not exceed; 0 without values.
-
-        Source: com.yammer.metrics.stats.Snapshot.getValue.
-        """
-        ordered = sorted(self.newest)
-        return [_quantile(ordered, share) for share in wanted]
+        """Return what each share (0 to 1) of the kept values does not exceed."""
+        return quantiles(sorted(self.newest), wanted)
 
 
-def _quantile(ordered: Sequence[int], share: float) -> float:
+def quantiles(ordered: Sequence[float], wanted: Sequence[float]) -> list[float]:
+    """Return the interpolated value that each share (0 to 1) does not exceed; 0 without values.
+
+    Source: com.yammer.metrics.stats.Snapshot.getValue.
+    """
+    return [_quantile(ordered, share) for share in wanted]
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
     if not ordered:
         return 0.0
     position = share * (len(ordered) + 1)

@@ -10,8 +10,8 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from broker.records_counts import LogSize, RecordsCounts
+from inspection.request_metrics import request_metrics
 from replication.counters import Counters
-from wire.api_table import api_name
 
 TOPICS: Final = "kafka_server_brokertopicmetrics_"
 MANAGER: Final = "kafka_server_replicamanager_"
@@ -34,7 +34,8 @@ def records_metrics(counts: RecordsCounts) -> Iterator[Metric]:
         yield GaugeMetricFamily(name, text, float(value))
     yield from _delayed(counts)
     yield from _fetchers(counts)
-    yield from _requests(counts)
+    yield from request_metrics(counts)
+    yield from _connections(counts)
     if counts.logs is not None:
         yield from _logs(counts.logs)
 
@@ -106,15 +107,7 @@ def _fetchers(counts: RecordsCounts) -> Iterator[Metric]:
         yield gauge
 
 
-def _requests(counts: RecordsCounts) -> Iterator[Metric]:
-    requests = CounterMetricFamily(
-        "kafka_network_requestmetrics_requests",
-        "requests about records since the start",
-        labels=["request", "version"],
-    )
-    for (api_key, version), count in sorted(counts.requests.items()):
-        requests.add_metric([api_name(api_key), str(version)], float(count))
-    yield requests
+def _connections(counts: RecordsCounts) -> Iterator[Metric]:
     connections = GaugeMetricFamily(
         "kafka_server_socketservermetrics_connection_count",
         "open connections to a broker listener",

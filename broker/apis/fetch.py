@@ -15,6 +15,7 @@ from broker.apis.current_leaders import CurrentLeaders
 from broker.apis.named_partitions import key_of, name_of
 from broker.call import Call
 from broker.effects import Part
+from broker.request_metrics import kind_of_fetch
 from metadata.image import Image
 from network.clock import Clock
 from quorum_controller.security.authorization import Operation
@@ -102,6 +103,7 @@ class Fetch:
         wanted, refused = self._divided(call, request, context.partitions())
         max_bytes = max(0, min(request.max_bytes, self._bytes_max))
         is_follower = request.replica_id >= 0
+        call.kind = kind_of_fetch(is_from_follower=is_follower)
         if call.throttle is not None and not is_follower:
             max_bytes = int(min(max_bytes, call.throttle.fetch_bytes_max))
         withdraw = self._manager.fetch(
@@ -194,7 +196,9 @@ class Fetch:
             if read.records is not None
         }
         parts: list[Part] = []
+        call.count(response.code)
         for row, piece in zip(response.rows, pieces, strict=False):
+            call.count(row.code)
             parts.append(piece)
             records = unsent.pop((row.topic, row.partition), None)
             if records is not None:

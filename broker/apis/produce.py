@@ -7,7 +7,7 @@ apache/kafka: core/.../server/KafkaApis.scala (handleProduceRequest), ReplicaMan
 (handleProduceAppend)
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -173,18 +173,14 @@ class Produce:
         if throttle is not None:
             throttle_ms = throttle.produced(size_bytes, has_answer=required_acks != _NO_ACKS)
         if required_acks == _NO_ACKS:
-            failed = sorted(
-                {each.code.name for each in found.values() if each.code is not ErrorCode.none}
-            )
-            call.answer_nothing(
-                f"Produce with acks=0 failed: {', '.join(failed)}" if failed else None
-            )
+            _end_without_answer(call, [each.code for each in found.values()])
             return
         version, image = call.header.api_version, self._image()
         leaders = CurrentLeaders(image, call.listener)
         by_topic: dict[str | bytes, list[PartitionAnswer]] = {}
         for (topic, number), result in found.items():
             leader = None
+            call.count(result.code)
             if result.code is ErrorCode.not_leader_or_follower and version >= _LEADER_VERSION:
                 name = name_of(image, topic)
                 key = None if name is None else key_of(image, name, number)
@@ -192,6 +188,17 @@ class Produce:
             by_topic.setdefault(topic, []).append(_row(topic, number, result, leader))
         rows = [row for of_topic in by_topic.values() for row in of_topic]
         call.answer_parts([encode_produce_response(version, rows, throttle_ms, leaders.endpoints)])
+
+
+def _end_without_answer(call: Call, codes: Sequence[ErrorCode]) -> None:
+    """End a request with acks=0: the connection is closed if a partition failed."""
+    failed = sorted({code.name for code in codes if code is not ErrorCode.none})
+    if not failed:
+        call.answer_nothing()
+        return
+    for code in codes:
+        call.count(code)
+    call.answer_nothing(f"Produce with acks=0 failed: {', '.join(failed)}")
 
 
 def _parsed(records: memoryview | None, version: int) -> Batch | AppendResult:

@@ -8,6 +8,7 @@ from broker.call import Call
 from broker.client_quotas import ClientQuotas
 from broker.effects import Effect, SendParts, SendToKernel, SetReading
 from broker.front import Front
+from broker.request_metrics import RequestMetrics
 from network.clock import Clock, Now
 from network.sampled_rate import QuotaWindow
 from simulator.cluster.memory_vfs import MemoryVfs
@@ -63,6 +64,7 @@ class Fronts:
         self.calls: list[Call] = []
         self.now_ns = 0
         self.quotas = ClientQuotas(self.clock, QuotaWindow(), lambda: self.now_ns)
+        self.metrics = RequestMetrics(lambda: self.now_ns)
         served = (PRODUCE, FETCH, LIST_OFFSETS, INIT_PRODUCER_ID)
 
         def keep(call: Call) -> None:
@@ -76,6 +78,7 @@ class Fronts:
             self.clock,
             self.effects,
             quotas=self.quotas,
+            metrics=self.metrics,
             used_interval_ms=used_interval_ms,
         )
         if is_serving:

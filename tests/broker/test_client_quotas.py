@@ -33,7 +33,7 @@ def limited(key: str, value: float) -> Driven:
 
 def list_offsets(driven: Driven, spent_ns: int) -> list[Any]:
     """Ask for nothing, in a step whose clock goes on whenever it is read."""
-    driven.read_ns = [0, spent_ns, spent_ns]
+    driven.read_ns = [0] * 3 + [spent_ns] * 3  # of the step, its quotas and its metrics
     return driven.request(
         LIST_OFFSETS, 7, replace(codec.default_request(LIST_OFFSETS), replica_id=-1, topics=())
     )

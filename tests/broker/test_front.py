@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from broker.client_quotas import ClientQuotas
 from broker.effects import Effect, OpenAtKernel, SendParts, SendToKernel, SetReading
 from broker.front import CALLS_MAX, Front
+from broker.request_metrics import RequestMetrics
 from network.clock import Clock, Now
 from network.sampled_rate import QuotaWindow
 from quorum_controller.security.authorization import Caller
@@ -178,6 +179,7 @@ def test_a_handler_that_answers_at_once() -> None:
         clock,
         effects,
         quotas=ClientQuotas(clock, QuotaWindow()),
+        metrics=RequestMetrics(lambda: 0),
     )
     front.serve()
     front.opened(1, LISTENER, "")

@@ -14,6 +14,7 @@ from broker.effects import (
     SetReading,
 )
 from broker.front import CALLS_MAX, Front
+from broker.request_metrics import RequestMetrics
 from network.clock import Clock, Now
 from network.sampled_rate import QuotaWindow
 from simulator.cluster.memory_vfs import MemoryVfs
@@ -121,7 +122,8 @@ def test_a_body_that_cannot_be_read_closes_behind_the_answers_before_it() -> Non
 
     clock = Clock(Now(0, 0))
     quotas = ClientQuotas(clock, QuotaWindow())
-    front = Front({LIST_OFFSETS: read}, 1, clock, effects, quotas=quotas)
+    metrics = RequestMetrics(lambda: 0)
+    front = Front({LIST_OFFSETS: read}, 1, clock, effects, quotas=quotas, metrics=metrics)
     front.serve()
     front.opened(1, LISTENER, "127.0.0.1")
     front.received(1, [list_offsets(1), list_offsets(2), list_offsets(3)])

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from broker.records_counts import DelayedCount, LogSize, RecordsCounts
+from broker.request_metrics import FETCH_FOLLOWER, KindCounts, RequestTimes
 from inspection.metrics import ACTIVE, NodeMetrics, camel_case
 from inspection.recorder import Recorder
 from inspection.running_node import RunningNode
@@ -175,20 +176,7 @@ def test_features_are_named_as_kafka_names_them() -> None:
 
 def test_counts_of_records_under_kafkas_names() -> None:
     counters = Counters(*range(1, 13))
-    counts = RecordsCounts(
-        counters=counters,
-        requests={(PRODUCE, 9): 21, (FETCH, 17): 22},
-        connections={"PLAINTEXT": 23, "OTHER": 24},
-        queued_bytes=25,
-        offline_replicas=26,
-        offline_log_dirs=27,
-        produce=DelayedCount(28, 29),
-        fetch=DelayedCount(30, 31),
-        delete_records=DelayedCount(32, 33),
-        replica_lag_max=34,
-        failed_partitions=35,
-        logs=(LogSize("t", 1, 36, 37, 38, 39),),
-    )
+    counts = records_counts(counters)
     world = ready_world()
     values = scraped_of(RunningNode(world.kernel(1), world._now), counts)
     topics, manager = "kafka_server_brokertopicmetrics_", "kafka_server_replicamanager_"
@@ -228,6 +216,67 @@ def test_counts_of_records_under_kafkas_names() -> None:
     many = msgspec.structs.replace(counts, logs=None)
     values = scraped_of(RunningNode(world.kernel(1), world._now), many)
     assert not [name for name in values if name.startswith("kafka_log_log_")]
+
+
+def records_counts(counters: Counters) -> RecordsCounts:
+    """Numbers of which each is another."""
+    return RecordsCounts(
+        counters=counters,
+        requests={(PRODUCE, 9): 21, (FETCH, 17): 22},
+        request_times={
+            PRODUCE: KindCounts(9, (times(41), times(42))),
+            FETCH: KindCounts(2, (times(43),)),
+            FETCH_FOLLOWER: KindCounts(3, (times(44),)),
+        },
+        request_errors={(PRODUCE, 0): 51, (FETCH, 3): 52},
+        connections={"PLAINTEXT": 23, "OTHER": 24},
+        queued_bytes=25,
+        offline_replicas=26,
+        offline_log_dirs=27,
+        produce=DelayedCount(28, 29),
+        fetch=DelayedCount(30, 31),
+        delete_records=DelayedCount(32, 33),
+        replica_lag_max=34,
+        failed_partitions=35,
+        logs=(LogSize("t", 1, 36, 37, 38, 39),),
+    )
+
+
+def test_requests_under_kafkas_names() -> None:
+    world = ready_world()
+    counts = records_counts(Counters())
+    values = scraped_of(RunningNode(world.kernel(1), world._now), counts)
+    for name, value in (
+        (request_metric("errors_total", "Produce", error="NONE"), 51),
+        (request_metric("errors_total", "Fetch", error="UNKNOWN_TOPIC_OR_PARTITION"), 52),
+        (request_metric("totaltimems_count", "Produce"), 9),
+        (request_metric("requestqueuetimems_count", "Fetch"), 5),
+        (request_metric("requestqueuetimems_count", "FetchConsumer"), 2),
+        (request_metric("requestqueuetimems_count", "FetchFollower"), 3),
+        (request_metric("requestqueuetimems", "Produce", quantile="0.50"), 41.5),
+        (request_metric("requestqueuetimems", "Produce", quantile="0.999"), 42),
+        (request_metric("requestqueuetimems", "FetchConsumer", quantile="0.50"), 43),
+        (request_metric("requestqueuetimems", "FetchFollower", quantile="0.50"), 44),
+        (request_metric("requestqueuetimems", "Fetch", quantile="0.50"), 43.5),
+        (request_metric("localtimems", "FetchConsumer", quantile="0.50"), 143),
+        (request_metric("remotetimems", "FetchConsumer", quantile="0.50"), 243),
+        (request_metric("totaltimems", "FetchConsumer", quantile="0.50"), 43 + 143 + 243),
+        (request_metric("throttletimems", "FetchConsumer", quantile="0.50"), 343),
+        (request_metric("requestbytes", "FetchConsumer", quantile="0.50"), 443),
+    ):
+        assert values[name] == value, name
+
+
+def times(number: int) -> RequestTimes:
+    """Every time and the size are others."""
+    queue, local, remote = ((number + add) * 1_000_000 for add in (0, 100, 200))
+    return RequestTimes(queue, local, remote, number + 300, number + 400)
+
+
+def request_metric(name: str, request: str, **labels: str) -> str:
+    pairs = sorted({**labels, "request": request}.items())
+    found = ",".join(f'{key}="{value}"' for key, value in pairs)
+    return f"kafka_network_requestmetrics_{name}{{{found}}}"
 
 
 def delayed(name: str, kind: str) -> str:

@@ -39,6 +39,8 @@ class Asked:
     def __init__(self):
         self.parts = []
         self.reasons = []
+        self.errors = {}
+        """By API key and code."""
         self.muted = []
 
     def respond(self, parts, reason):
@@ -127,8 +129,10 @@ class Records(Managed):
             throttle=Throttle(self.quotas, ALICE, client_id, asked.muted.append)
             if self.quotas.is_enabled
             else None,
+            errors=asked.errors,
         )
         (self.produce if api_key == PRODUCE else self.reader).serve(call)
+        asked.kind = call.kind
         return asked
 
     def send(self, topics, *, version=12, acks=-1, transactional_id=None, client_id="client"):

@@ -1,8 +1,11 @@
 """Fetch: who may read what, what each partition is answered, when, and in which session."""
 
+from collections import Counter
+
 import msgspec
 import pytest
 
+from broker.request_metrics import FETCH_FOLLOWER
 from quorum_controller.security.authorization import (
     CLUSTER_NAME,
     AccessRules,
@@ -61,6 +64,15 @@ def test_records_are_answered_in_every_version(version):
     assert (rows[0].aborted_transactions, rows[1].aborted_transactions) == (None, ())
     assert (rows[1].high_watermark, rows[1].records or b"") == (-1, b"")
     assert broker.handles(key_of("t")) == before
+
+
+@pytest.mark.parametrize(("replica_id", "kind"), [(-1, FETCH), (0, FETCH_FOLLOWER)])
+def test_errors_and_the_kind_of_reader_are_counted(replica_id, kind):
+    asked = filled().ask({"t": [(0, 1), (5, 0)]}, replica_id=replica_id)
+    row_codes = list(codes(asked).values())
+    assert asked.kind == kind
+    expected = Counter((FETCH, code) for code in [NONE, *row_codes])
+    assert (asked.errors, len(row_codes)) == (expected, 2), "one of the response, two of its rows"
 
 
 def test_records_leave_from_their_file():

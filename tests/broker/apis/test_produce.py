@@ -74,6 +74,18 @@ def test_without_acks_an_error_closes_the_connection():
     assert asked.reasons == ["Produce with acks=0 failed: unknown_topic_or_partition"]
 
 
+def test_errors_are_counted_by_partition():
+    broker = Records()
+    broker.topic()
+    good = records()
+    asked = broker.send({"t": {0: good, 1: good}, "u": {0: good}})
+    unknown = ErrorCode.unknown_topic_or_partition
+    assert asked.errors == {(PRODUCE, ErrorCode.none): 1, (PRODUCE, unknown): 2}
+    asked = broker.send({"t": {0: good, 1: good}}, acks=0)
+    assert asked.errors == {(PRODUCE, ErrorCode.none): 1, (PRODUCE, unknown): 1}
+    assert broker.send({"t": {0: good}}, acks=0).errors == {}, "no answer, and no end"
+
+
 def test_other_acks_are_refused():
     broker = Records()
     broker.topic()

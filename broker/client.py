@@ -1,0 +1,71 @@
+"""One connection of a client at a broker listener, as the front keeps it."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from broker.effects import Part
+from network.connections import address_bytes
+from quorum_controller.security.authorization import Caller, host_text
+from wire.connections.framing import FrameReader
+from wire.connections.reply_slots import ReplySlots
+
+_RESPONSE_BYTES_MAX: Final = (1 << 31) - 1
+
+
+class Client:
+    """One connection.
+
+    `waiting` are frames that are not taken yet, `forwarded` the slots of the requests that the
+    kernel has. `broken` is the reason to close it behind the waiting frames, `closing` the one
+    behind the answers before slot `end_slot`. `parked` has, by slot, what ends the waits of calls
+    that hold no frame. `muted_until_ms` is the end of its throttle time, 0 without one.
+    `received_ns` is the begin of the step that received the first of the waiting frames.
+    """
+
+    __slots__ = (
+        "broken",
+        "caller",
+        "calls",
+        "closing",
+        "connection_id",
+        "end_slot",
+        "forwarded",
+        "host",
+        "is_at_kernel",
+        "is_read",
+        "is_used",
+        "listener",
+        "muted_until_ms",
+        "parked",
+        "received_ns",
+        "responses",
+        "slots",
+        "waiting",
+    )
+
+    def __init__(self, connection_id: int, listener: str, host: str) -> None:
+        self.connection_id = connection_id
+        self.listener = listener
+        self.host = host
+        self.caller = Caller(host=host_text(address_bytes(host)))
+        self.slots = ReplySlots[Sequence[Part]]()
+        self.forwarded: deque[int] = deque()
+        self.responses = FrameReader(_RESPONSE_BYTES_MAX)
+        self.waiting: deque[bytearray] = deque()
+        self.calls = 0
+        self.parked: dict[int, Callable[[], None]] = {}
+        self.broken: str | None = None
+        self.closing: str | None = None
+        self.end_slot = 0
+        self.muted_until_ms = 0
+        self.received_ns = 0
+        self.is_at_kernel = True
+        self.is_read = True
+        self.is_used = False
+
+    def answered(self, slot: int) -> None:
+        """Note the answer to a call."""
+        self.calls -= 1
+        self.is_used = True
+        self.parked.pop(slot, None)

@@ -1,0 +1,118 @@
+"""Times, sizes and errors of requests about records: Kafka's RequestMetrics.
+
+A request costs two looks at a clock, three if its answer waits, and one row; what a metric says is
+made of the newest rows when it is asked for. Times are of one clock, in nanoseconds.
+
+apache/kafka: core/.../network/RequestChannel.scala (updateRequestMetrics), 4.3
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+import msgspec
+
+from wire.api_keys import FETCH
+
+KEPT: Final = 1024
+"""Rows of a kind; Kafka's histograms keep 1,028 values."""
+FETCH_FOLLOWER: Final = -1
+"""Kind of a Fetch of a follower; that of any other request is its API key."""
+
+Begun: TypeAlias = tuple[int, int, int, int, int]
+"""A request behind its handler: kind, when it was received, begun, handled, and its bytes."""
+
+
+class RequestTimes(msgspec.Struct, frozen=True, gc=False):
+    """The times of one answered request in nanoseconds, but for its throttle time, and its size."""
+
+    queue_ns: int
+    """From the step that received it to its handler: requests before it, and the wait for room."""
+    local_ns: int
+    """Of its handler."""
+    remote_ns: int
+    """From the end of the handler to the answer: it waited for replicas or records."""
+    throttle_ms: int
+    size_bytes: int
+
+    @property
+    def total_ns(self) -> int:
+        """From the step that received it to the answer."""
+        return self.queue_ns + self.local_ns + self.remote_ns
+
+
+class KindCounts(msgspec.Struct, frozen=True, gc=False):
+    """Requests of one kind that were answered."""
+
+    count: int
+    """Since the start."""
+    newest: tuple[RequestTimes, ...]
+    """At most `KEPT`, the newest last."""
+
+
+class _Kind:
+    """Requests of one kind as they are noted."""
+
+    __slots__ = ("count", "rows")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.rows: deque[tuple[Begun, int, int]] = deque(maxlen=KEPT)
+
+
+class RequestMetrics:
+    """Times, sizes and errors of requests.
+
+    Args:
+        nanoseconds: a clock.
+    """
+
+    __slots__ = ("_kinds", "errors", "nanoseconds", "step_ns")
+
+    def __init__(self, nanoseconds: Callable[[], int]) -> None:
+        self.nanoseconds = nanoseconds
+        self.step_ns = 0
+        """Begin of the step."""
+        self._kinds: dict[int, _Kind] = {}
+        self.errors: dict[tuple[int, int], int] = {}
+        """Errors in answers since the start, by API key and code; 0 is no error."""
+
+    def step(self) -> None:
+        """Note the begin of a step, which receives requests."""
+        self.step_ns = self.nanoseconds()
+
+    def answered(self, begun: Begun, answered_ns: int, throttle_ms: int) -> None:
+        """Note a request that is answered."""
+        kind = self._kinds.get(begun[0])
+        if kind is None:
+            kind = self._kinds[begun[0]] = _Kind()
+        kind.count += 1
+        kind.rows.append((begun, answered_ns, throttle_ms))
+
+    def failed(self, api_key: int, code: int, count: int = 1) -> None:
+        """Count an error of an answer, `none` too, as Kafka does."""
+        errors = self.errors
+        errors[api_key, code] = errors.get((api_key, code), 0) + count
+
+    def kinds(self) -> Mapping[int, KindCounts]:
+        """Return what was noted by kind."""
+        return {
+            key: KindCounts(kind.count, tuple(_times(*row) for row in kind.rows))
+            for key, kind in self._kinds.items()
+        }
+
+
+def _times(begun: Begun, answered_ns: int, throttle_ms: int) -> RequestTimes:
+    _, received_ns, begun_ns, handled_ns, size_bytes = begun
+    return RequestTimes(
+        begun_ns - received_ns,
+        handled_ns - begun_ns,
+        answered_ns - handled_ns,
+        throttle_ms,
+        size_bytes,
+    )
+
+
+def kind_of_fetch(*, is_from_follower: bool) -> int:
+    """Kind of a Fetch."""
+    return FETCH_FOLLOWER if is_from_follower else FETCH
