@@ -1,14 +1,11 @@
 """Fetchers of three brokers through changes of leaders: KIP-101, KIP-279, a random walk."""
 
-import random
-from itertools import combinations
-
 import pytest
 
 from replication.leader.leadership import Leadership
 from tests.replication.fetching import BACKOFF_MS, NAME, Follower, Leader, key
 from tests.replication.partition_cluster import NODES, Cluster
-from tests.replication.partitions import LAG_MS
+from tests.replication.walks import Walk, with_records
 
 
 class FetchingCluster(Cluster):
@@ -67,12 +64,7 @@ class FetchingCluster(Cluster):
 
 
 def replicated(records=3):
-    cluster = FetchingCluster()
-    cluster.elect(1)
-    for _ in range(records):
-        cluster.append(1)
-    cluster.replicate(2, 3)
-    return cluster
+    return with_records(FetchingCluster(), records)
 
 
 def test_followers_have_what_the_leader_has():
@@ -144,69 +136,24 @@ def test_a_leader_that_is_gone_is_followed_when_it_is_back():
     assert cluster.bytes_of(1) == cluster.bytes_of(2)
 
 
-class Walk:
-    """Steps drawn from a seed: appends, requests that arrive or are lost, elections, restarts."""
+class FetcherWalk(Walk):
+    """Followers fetch by fetchers, whose requests arrive later or are lost."""
+
+    KINDS = ("deliver",) * 12 + ("lose",)
 
     def __init__(self, seed):
-        self.rng = random.Random(seed)
-        self.cluster = FetchingCluster()
-        self.cluster.elect(1)
-        self.acknowledged = 0
-        self.content = b""
-        self.truncations = 0
+        super().__init__(seed, FetchingCluster())
 
-    def step(self):
-        cluster, rng = self.cluster, self.rng
-        cluster.now_ms += rng.choice((1, 1, 1, 10, LAG_MS))
-        node = rng.choice(NODES)
-        if node not in cluster.partitions:
-            if rng.randrange(4) == 0:
-                cluster.start(node)
-            return
-        partition = cluster.partitions[node]
-        kinds = ("append",) * 3 + ("deliver",) * 12 + ("answer",) * 2
-        kind = rng.choice((*kinds, "lose", "publish", "publish", "shrink", "other"))
-        if kind == "append" and isinstance(partition.role, Leadership):
-            cluster.append(node, acks=rng.choice((1, -1)))
-        elif kind in ("deliver", "lose"):
-            cluster.followers[node].advance(rng.choice((0, BACKOFF_MS)))
-            cluster.deliver(node, loses=kind == "lose")
-        elif kind == "answer" and node in cluster.proposals:
-            cluster.answer(node)
-        elif kind == "publish":
-            cluster.publish(node)
-        elif kind == "shrink":
-            cluster.note(node, partition.maybe_shrink_isr(cluster.now_ms))
-        elif kind == "other" and rng.randrange(3) == 0:
-            self.change_leader(node)
+    def carry_out(self, kind, node):
+        self.cluster.followers[node].advance(self.rng.choice((0, BACKOFF_MS)))
+        self.cluster.deliver(node, loses=kind == "lose")
 
-    def change_leader(self, node):
-        """Kill a node, or not, and elect one of the ISR that is up; some brokers hear it later."""
-        cluster, rng = self.cluster, self.rng
-        if rng.randrange(2):
-            self.count_truncations(node)
-            cluster.stop(node, rng.randrange(cluster.logs[node].end_offset + 1))
-        up = [each for each in cluster.metadata.isr if each in cluster.partitions]
-        if up:
-            told = rng.sample(NODES, rng.randrange(len(NODES) + 1))
-            cluster.elect(rng.choice(up), isr=tuple(up), told=told)
+    def stop(self, node):
+        self.count_truncations(node)
+        super().stop(node)
 
     def count_truncations(self, node):
         self.truncations += self.cluster.followers[node].logged().count("replica_truncated")
-
-    def check(self):
-        cluster = self.cluster
-        for leader in cluster.leaders():
-            log = cluster.logs[leader]
-            if log.high_watermark > self.acknowledged:
-                self.acknowledged = log.high_watermark
-                self.content = cluster.committed(leader)
-            if cluster.partitions[leader].leader_epoch == cluster.metadata.leader_epoch:
-                written = cluster.bytes_of(leader)
-                assert written.startswith(self.content), "D1: what was acknowledged is lost"
-        for one, other in combinations(NODES, 2):
-            first, second = sorted((cluster.committed(one), cluster.committed(other)), key=len)
-            assert second.startswith(first), "D3: replicas differ below both high watermarks"
 
     def settle(self):
         """Let all brokers run under a leader that stays: the followers have the same in the end."""
@@ -227,20 +174,16 @@ class Walk:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_what_is_committed_stays_and_replicas_become_the_same(seed):
-    walk = Walk(seed)
-    for _ in range(300):
-        walk.step()
-        walk.check()
-    assert walk.acknowledged > 0
+    walk = FetcherWalk(seed)
+    walk.run()
     walk.settle()
     walk.check()
 
 
 def test_the_walks_see_logs_that_diverge():
-    walks = [Walk(seed) for seed in range(4)]
+    walks = [FetcherWalk(seed) for seed in range(4)]
     for walk in walks:
-        for _ in range(300):
-            walk.step()
+        walk.run()
         for node in walk.cluster.followers:
             walk.count_truncations(node)
     assert sum(walk.truncations for walk in walks) > 2
