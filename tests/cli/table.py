@@ -5,6 +5,8 @@
 
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from tests.cli.golden import outputs, verdicts
 
@@ -90,6 +92,20 @@ def chosen() -> str:
     return f"{counts.total()} of the {len(outputs())} outputs ({shown})"
 
 
+def apart_column(found: Iterable[Any]) -> str:
+    """How often each combination is what some verdicts leave out."""
+    apart = Counter(", ".join(held.apart) for held in found if held.verdict == "apart")
+    return "; ".join(f"{count} {names}" for names, count in sorted(apart.items())) or "-"
+
+
+def reason_rows(held: Mapping[str, Any], shown: Callable[[str], str] = str) -> list[str]:
+    """A row for each reason of verdicts, with the names of their outputs as they are shown."""
+    reasons: dict[str, list[str]] = {}
+    for name, verdict in sorted(held.items()):
+        reasons.setdefault(verdict.why, []).append(f"`{shown(name)}`")
+    return [f"| {why} | {', '.join(names)} |" for why, names in sorted(reasons.items())]
+
+
 def table() -> str:
     """Both tables, in Markdown."""
     lines = [
@@ -100,8 +116,7 @@ def table() -> str:
     for tool, (command, script) in TOOLS.items():
         found = [verdicts()[n] for n, run in outputs().items() if run.command == tool]
         counts = Counter(verdict.verdict for verdict in found)
-        apart = Counter(", ".join(v.apart) for v in found if v.verdict == "apart")
-        shown = "; ".join(f"{count} {names}" for names, count in sorted(apart.items())) or "-"
+        shown = apart_column(found)
         total += counts
         lines.append(
             f"| `{command}` | {script} | {len(found)} | {counts['equal']} | {shown} | "
@@ -122,12 +137,8 @@ def table() -> str:
         "| different | outputs |",
         "|---|---|",
     ]
-    reasons: dict[str, list[str]] = {}
-    for name, verdict in sorted(verdicts().items()):
-        if verdict.verdict == "differs":
-            reasons.setdefault(verdict.why, []).append(f"`{name}`")
-    lines += [f"| {why} | {', '.join(names)} |" for why, names in sorted(reasons.items())]
-    return "\n".join(lines) + "\n"
+    differing = {n: v for n, v in verdicts().items() if v.verdict == "differs"}
+    return "\n".join([*lines, *reason_rows(differing)]) + "\n"
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import Callable
 from functools import cache
-from itertools import combinations
 from typing import Any
 
 import msgspec
@@ -158,16 +157,4 @@ APART: dict[str, Callable[[Run], Run]] = {
 
 def apart_from(ours: Run, recorded: Recorded) -> tuple[str, ...] | None:
     """The fewest things that must be left out for equality: () is equal, None is different."""
-    theirs: Run = (recorded.exit, recorded.stdout, recorded.stderr)
-    for count in range(4):
-        for names in combinations(APART, count):
-            left, right = ours, theirs
-            for name in names:
-                left, right = APART[name](left), APART[name](right)
-            if _trimmed(left) == _trimmed(right):
-                return names
-    return None
-
-
-def _trimmed(run: Run) -> Run:
-    return run[0], run[1].rstrip("\n"), run[2].rstrip("\n")
+    return comparison.apart_from(ours, recorded, APART)

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 
 from tests.cli.records.golden import outputs, verdicts
+from tests.cli.table import apart_column, reason_rows
 
 TOOLS = {
     "GetOffsetShell": ("get-offsets", "kafka-get-offsets"),
@@ -36,14 +37,12 @@ def table() -> str:
     for tool, (command, script) in TOOLS.items():
         found = [verdicts()[n] for n, run in outputs().items() if run.command == tool]
         counts = Counter(verdict.verdict for verdict in found)
-        apart = Counter(", ".join(v.apart) for v in found if v.verdict == "apart")
-        shown = "; ".join(f"{count} {names}" for names, count in sorted(apart.items())) or "-"
         total += counts
         if counts["no command"]:
             lines.append(f"| - | {script} | {len(found)} | - | - | - | - |")
             continue
         lines.append(
-            f"| `{command}` | {script} | {len(found)} | {counts['equal']} | {shown} | "
+            f"| `{command}` | {script} | {len(found)} | {counts['equal']} | {apart_column(found)} | "
             f"{counts['no answer'] or '-'} | {counts['differs'] or '-'} |"
         )
     lines += [
@@ -56,12 +55,9 @@ def table() -> str:
         "| different, or no answer | outputs |",
         "|---|---|",
     ]
-    reasons: dict[str, list[str]] = {}
-    for name, verdict in sorted(verdicts().items()):
-        if verdict.why:
-            reasons.setdefault(verdict.why, []).append(f"`{name.partition('/')[2]}`")
-    lines += [f"| {why} | {', '.join(names)} |" for why, names in sorted(reasons.items())]
-    return "\n".join(lines) + "\n"
+    unequal = {name: held for name, held in verdicts().items() if held.why}
+    rows = reason_rows(unequal, lambda name: name.partition("/")[2])
+    return "\n".join([*lines, *rows]) + "\n"
 
 
 if __name__ == "__main__":
