@@ -93,7 +93,7 @@ def chosen() -> str:
 
 
 def apart_column(found: Iterable[Any]) -> str:
-    """How often each combination is what some verdicts leave out."""
+    """Number of verdicts by the things that they leave out."""
     apart = Counter(", ".join(held.apart) for held in found if held.verdict == "apart")
     return "; ".join(f"{count} {names}" for names, count in sorted(apart.items())) or "-"
 

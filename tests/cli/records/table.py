@@ -37,12 +37,13 @@ def table() -> str:
     for tool, (command, script) in TOOLS.items():
         found = [verdicts()[n] for n, run in outputs().items() if run.command == tool]
         counts = Counter(verdict.verdict for verdict in found)
+        shown = apart_column(found)
         total += counts
         if counts["no command"]:
             lines.append(f"| - | {script} | {len(found)} | - | - | - | - |")
             continue
         lines.append(
-            f"| `{command}` | {script} | {len(found)} | {counts['equal']} | {apart_column(found)} | "
+            f"| `{command}` | {script} | {len(found)} | {counts['equal']} | {shown} | "
             f"{counts['no answer'] or '-'} | {counts['differs'] or '-'} |"
         )
     lines += [
