@@ -42,13 +42,11 @@ from wire.messages.fetch_response import (
     encode_fetch_response,
     response_bytes,
 )
+from wire.messages.fetch_versions import LEADER_VERSION, RACK_VERSION
 from wire.types import BrokerEpoch, LeaderEpoch, NodeId, Offset, TopicIdPartition
 
 _STORAGE_ERROR_VERSION: Final = 6
 """First version with KAFKA_STORAGE_ERROR."""
-_RACK_VERSION: Final = 11
-"""First version in which consumers may read from followers."""
-_LEADER_VERSION: Final = 16
 _OF_OTHER_LEADERS: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
 FUTURE_REPLICA_ID: Final = -3
 """Replica of another log directory of a broker: neither a follower nor a consumer."""
@@ -277,7 +275,7 @@ def _params(
         max_wait_ms=request.max_wait_ms,
         min_bytes=min(request.min_bytes, max_bytes),
         isolation=isolation,
-        is_leader_only=is_follower or (is_consumer and version < _RACK_VERSION),
+        is_leader_only=is_follower or (is_consumer and version < RACK_VERSION),
         reader=Reader(request.rack_id, listener) if is_consumer else None,
     )
 
@@ -289,7 +287,7 @@ def _refused(topic: str | bytes, number: int, code: ErrorCode) -> FetchedPartiti
 
 def _row(version: int, read: PartitionRead, leaders: CurrentLeaders) -> FetchedPartition:
     row = read.row
-    if row.code in _OF_OTHER_LEADERS and version >= _LEADER_VERSION:
+    if row.code in _OF_OTHER_LEADERS and version >= LEADER_VERSION:
         return replace(row, leader=leaders.name(read.wanted.key))
     if row.code is ErrorCode.kafka_storage_error and version < _STORAGE_ERROR_VERSION:
         return replace(row, code=ErrorCode.not_leader_or_follower)

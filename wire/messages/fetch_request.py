@@ -12,21 +12,20 @@ from typing import Final
 import msgspec
 
 from wire.errors import RemoteProtocolError
+from wire.messages.fetch_versions import (
+    FLEXIBLE_VERSION,
+    LEADER_EPOCH_VERSION,
+    LOG_START_VERSION,
+    RACK_VERSION,
+    REPLICA_STATE_TAG,
+    REPLICA_STATE_VERSION,
+    SESSION_VERSION,
+    TOPIC_ID_VERSION,
+    VERSION_MAX,
+    VERSION_MIN,
+)
 from wire.messages.field_reader import NOT_READABLE, FieldReader
 from wire.primitives import Buffer
-
-VERSION_MIN: Final = 4
-"""Kafka 4 refuses 0 to 3, which are answered with message sets (KIP-896)."""
-VERSION_MAX: Final = 18
-_LOG_START_VERSION: Final = 5
-_SESSION_VERSION: Final = 7
-_LEADER_EPOCH_VERSION: Final = 9
-_RACK_VERSION: Final = 11
-_FLEXIBLE_VERSION: Final = 12
-_TOPIC_ID_VERSION: Final = 13
-_REPLICA_STATE_VERSION: Final = 15
-_REPLICA_STATE_TAG: Final = 1
-_TOPIC_ID_BYTES: Final = 16
 
 _INT32: Final = struct.Struct(">i")
 _LIMITS: Final = struct.Struct(">iiib")
@@ -81,7 +80,7 @@ def decode_fetch_request(version: int, body: Buffer, position: int = 0) -> Broke
             ignored, as in Kafka.
     """
     assert VERSION_MIN <= version <= VERSION_MAX, f"{version=}"
-    reader = FieldReader(body, position, is_flexible=version >= _FLEXIBLE_VERSION)
+    reader = FieldReader(body, position, is_flexible=version >= FLEXIBLE_VERSION)
     try:
         return _request(reader, version)
     except NOT_READABLE as error:
@@ -90,20 +89,20 @@ def decode_fetch_request(version: int, body: Buffer, position: int = 0) -> Broke
 
 def _request(reader: FieldReader, version: int) -> BrokerFetchRequest:
     replica_id = replica_epoch = -1
-    if version < _REPLICA_STATE_VERSION:
+    if version < REPLICA_STATE_VERSION:
         (replica_id,) = reader.unpack(_INT32)
     max_wait_ms, min_bytes, max_bytes, isolation_level = reader.unpack(_LIMITS)
     if isolation_level not in (0, 1):
         raise ValueError(f"isolation level {isolation_level}")
     session_id, session_epoch = 0, -1
-    if version >= _SESSION_VERSION:
+    if version >= SESSION_VERSION:
         session_id, session_epoch = reader.unpack(_SESSION)
     partitions = _partitions(reader, version)
-    forgotten = _forgotten(reader, version) if version >= _SESSION_VERSION else ()
-    rack_id = _text(reader, "rack id") if version >= _RACK_VERSION else ""
-    if version >= _FLEXIBLE_VERSION:
-        state = reader.tagged().get(_REPLICA_STATE_TAG)
-        if state is not None and version >= _REPLICA_STATE_VERSION:
+    forgotten = _forgotten(reader, version) if version >= SESSION_VERSION else ()
+    rack_id = reader.text("rack id") if version >= RACK_VERSION else ""
+    if version >= FLEXIBLE_VERSION:
+        state = reader.tagged().get(REPLICA_STATE_TAG)
+        if state is not None and version >= REPLICA_STATE_VERSION:
             replica_id, replica_epoch = _REPLICA_STATE.unpack_from(state)
     return BrokerFetchRequest(
         replica_id=replica_id,
@@ -120,23 +119,10 @@ def _request(reader: FieldReader, version: int) -> BrokerFetchRequest:
     )
 
 
-def _topic(reader: FieldReader, version: int) -> str | bytes:
-    if version >= _TOPIC_ID_VERSION:
-        return bytes(reader.take(_TOPIC_ID_BYTES))
-    return _text(reader, "name of a topic")
-
-
-def _text(reader: FieldReader, what: str) -> str:
-    text = reader.string()
-    if text is None:
-        raise ValueError(f"no {what}")
-    return text
-
-
 def _partitions(reader: FieldReader, version: int) -> tuple[RequestedPartition, ...]:
     partitions: list[RequestedPartition] = []
     for _ in range(reader.count()):
-        topic = _topic(reader, version)
+        topic = reader.topic(has_id=version >= TOPIC_ID_VERSION)
         for _ in range(reader.count()):
             partitions.append(_partition(reader, version, topic))
             reader.end()
@@ -146,11 +132,11 @@ def _partitions(reader: FieldReader, version: int) -> tuple[RequestedPartition, 
 
 def _partition(reader: FieldReader, version: int, topic: str | bytes) -> RequestedPartition:
     leader_epoch = last_epoch = log_start = -1
-    if version >= _FLEXIBLE_VERSION:
+    if version >= FLEXIBLE_VERSION:
         number, leader_epoch, offset, last_epoch, log_start, size = reader.unpack(_PARTITION_12)
-    elif version >= _LEADER_EPOCH_VERSION:
+    elif version >= LEADER_EPOCH_VERSION:
         number, leader_epoch, offset, log_start, size = reader.unpack(_PARTITION_9)
-    elif version >= _LOG_START_VERSION:
+    elif version >= LOG_START_VERSION:
         number, offset, log_start, size = reader.unpack(_PARTITION_5)
     else:
         number, offset, size = reader.unpack(_PARTITION_4)
@@ -168,7 +154,7 @@ def _partition(reader: FieldReader, version: int, topic: str | bytes) -> Request
 def _forgotten(reader: FieldReader, version: int) -> tuple[tuple[str | bytes, int], ...]:
     forgotten: list[tuple[str | bytes, int]] = []
     for _ in range(reader.count()):
-        topic = _topic(reader, version)
+        topic = reader.topic(has_id=version >= TOPIC_ID_VERSION)
         forgotten += [(topic, reader.unpack(_INT32)[0]) for _ in range(reader.count())]
         reader.end()
     return tuple(forgotten)

@@ -14,6 +14,18 @@ from typing import Final
 import msgspec
 
 from wire.errors import ErrorCode
+from wire.messages.fetch_versions import (
+    CURRENT_LEADER_TAG,
+    DIVERGING_EPOCH_TAG,
+    FLEXIBLE_VERSION,
+    LEADER_VERSION,
+    LOG_START_VERSION,
+    RACK_VERSION,
+    SESSION_VERSION,
+    TOPIC_ID_VERSION,
+    VERSION_MAX,
+    VERSION_MIN,
+)
 from wire.messages.fields import (
     LeaderEndpoint,
     encode_endpoints,
@@ -21,17 +33,6 @@ from wire.messages.fields import (
     encode_tagged,
     encode_text,
 )
-
-VERSION_MIN: Final = 4
-"""Kafka 4 refuses 0 to 3, which carry message sets (KIP-896)."""
-VERSION_MAX: Final = 18
-_LOG_START_VERSION: Final = 5
-_SESSION_VERSION: Final = 7
-_PREFERRED_REPLICA_VERSION: Final = 11
-_FLEXIBLE_VERSION: Final = 12
-_TOPIC_ID_VERSION: Final = 13
-_ENDPOINTS_VERSION: Final = 16
-_DIVERGING_EPOCH_TAG, _CURRENT_LEADER_TAG = 0, 1
 
 _INT32: Final = struct.Struct(">i")
 _OFFSET: Final = struct.Struct(">q")
@@ -88,10 +89,10 @@ def encode_fetch_response(
         One piece more than `answers`: the records of each stand behind the piece of its number.
     """
     assert VERSION_MIN <= version <= VERSION_MAX, f"{version=}"
-    is_flexible = version >= _FLEXIBLE_VERSION
+    is_flexible = version >= FLEXIBLE_VERSION
     topics = [list(of_topic) for _, of_topic in groupby(answers, key=attrgetter("topic"))]
     piece = [_INT32.pack(throttle_time_ms)]
-    if version >= _SESSION_VERSION:
+    if version >= SESSION_VERSION:
         piece.append(_ERROR_AND_SESSION.pack(code.value, session_id))
     piece.append(encode_length(len(topics), is_flexible=is_flexible))
     pieces: list[bytes] = []
@@ -103,7 +104,7 @@ def encode_fetch_response(
         if is_flexible:
             piece.append(b"\0")
     if is_flexible:
-        has_endpoints = bool(endpoints) and version >= _ENDPOINTS_VERSION
+        has_endpoints = bool(endpoints) and version >= LEADER_VERSION
         piece.append(encode_tagged({0: encode_endpoints(endpoints)} if has_endpoints else {}))
     return [*pieces, b"".join(piece)]
 
@@ -115,31 +116,31 @@ def response_bytes(version: int, answers: Sequence[FetchedPartition]) -> int:
 
 
 def _topic(version: int, topic: str | bytes, count: int) -> list[bytes]:
-    is_flexible = version >= _FLEXIBLE_VERSION
+    is_flexible = version >= FLEXIBLE_VERSION
     if isinstance(topic, bytes):
-        assert version >= _TOPIC_ID_VERSION, f"{version=} {topic=}"
+        assert version >= TOPIC_ID_VERSION, f"{version=} {topic=}"
         name = topic
     else:
-        assert version < _TOPIC_ID_VERSION, f"{version=} {topic=}"
+        assert version < TOPIC_ID_VERSION, f"{version=} {topic=}"
         name = encode_text(topic, is_flexible=is_flexible)
     return [name, encode_length(count, is_flexible=is_flexible)]
 
 
 def _partition(version: int, answer: FetchedPartition) -> bytes:
     """The fields up to the length of the records."""
-    is_flexible = version >= _FLEXIBLE_VERSION
+    is_flexible = version >= FLEXIBLE_VERSION
     parts = [
         _PARTITION.pack(
             answer.partition, answer.code.value, answer.high_watermark, answer.last_stable_offset
         )
     ]
-    if version >= _LOG_START_VERSION:
+    if version >= LOG_START_VERSION:
         parts.append(_OFFSET.pack(answer.log_start_offset))
     aborted = answer.aborted_transactions
     parts.append(encode_length(-1 if aborted is None else len(aborted), is_flexible=is_flexible))
     end = b"\0" if is_flexible else b""
     parts += [_ABORTED.pack(producer_id, first) + end for producer_id, first in aborted or ()]
-    if version >= _PREFERRED_REPLICA_VERSION:
+    if version >= RACK_VERSION:
         parts.append(_INT32.pack(answer.preferred_read_replica))
     parts.append(encode_length(answer.records_bytes, is_flexible=is_flexible))
     return b"".join(parts)
@@ -148,7 +149,7 @@ def _partition(version: int, answer: FetchedPartition) -> bytes:
 def _tags(answer: FetchedPartition) -> bytes:
     fields: dict[int, bytes] = {}
     if answer.diverging_epoch is not None:
-        fields[_DIVERGING_EPOCH_TAG] = _DIVERGING_EPOCH.pack(*answer.diverging_epoch, 0)
+        fields[DIVERGING_EPOCH_TAG] = _DIVERGING_EPOCH.pack(*answer.diverging_epoch, 0)
     if answer.leader is not None:
-        fields[_CURRENT_LEADER_TAG] = _LEADER.pack(*answer.leader, 0)
+        fields[CURRENT_LEADER_TAG] = _LEADER.pack(*answer.leader, 0)
     return encode_tagged(fields) if fields else b"\0"

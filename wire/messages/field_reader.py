@@ -8,6 +8,7 @@ from wire.primitives import Buffer, read_unsigned_varint, skip_tagged_fields
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
+_UUID_BYTES: Final = 16
 NOT_READABLE: Final = (IndexError, ValueError, struct.error, RemoteProtocolError)
 """Errors of reading bytes that are not as they should be."""
 
@@ -61,6 +62,21 @@ class FieldReader:
         """A text, None for null."""
         length = self._length(_INT16)
         return None if length == -1 else str(self.take(length), "utf-8")
+
+    def text(self, what: str) -> str:
+        """A text that may not be null."""
+        text = self.string()
+        if text is None:
+            raise ValueError(f"no {what}")
+        return text
+
+    def topic_id(self) -> bytes:
+        """The id of a topic."""
+        return bytes(self.take(_UUID_BYTES))
+
+    def topic(self, *, has_id: bool) -> str | bytes:
+        """The id of a topic, or its name in the versions before ids."""
+        return self.topic_id() if has_id else self.text("name of a topic")
 
     def records(self) -> memoryview | None:
         """Record batches, None for null."""

@@ -17,6 +17,7 @@ from uuid import UUID
 from wire.errors import ErrorCode
 from wire.ids import directory_id_of, directory_uuid, node_id_of, node_number
 from wire.messages.fetch_messages import HIGH_WATERMARK_UNSUPPORTED, FetchRequest, FetchResponse
+from wire.messages.fetch_versions import HIGH_WATERMARK_VERSION
 from wire.primitives import encode_unsigned_varint, read_unsigned_varint
 from wire.types import (
     METADATA_TOPIC_ID,
@@ -31,7 +32,6 @@ from wire.types import (
 )
 
 FIRST_VERSION: Final = 17
-_HIGH_WATERMARK_VERSION: Final = 18
 
 _REQUEST_START: Final = struct.Struct(">iiibiiB16sBiiqiqi")
 """Max wait, min and max bytes, isolation, session id and epoch, topics, topic id, partitions,
@@ -69,7 +69,7 @@ def encode_request(version: int, fetch: FetchRequest) -> bytes:
     tags = b"" if directory_id is None else b"\x00\x10" + directory_id
     count = 0 if directory_id is None else 1
     watermark = fetch.high_watermark
-    if version >= _HIGH_WATERMARK_VERSION and watermark != HIGH_WATERMARK_UNSUPPORTED:
+    if version >= HIGH_WATERMARK_VERSION and watermark != HIGH_WATERMARK_UNSUPPORTED:
         tags += b"\x01\x08" + _INT64.pack(watermark)
         count += 1
     # Then the topic's tagged fields, no forgotten topics, no rack.
@@ -93,7 +93,7 @@ def _origin(cluster_id: str | None, replica_id: NodeId | None) -> bytes:
 
 
 def decode_request(
-    body: bytes, position: int = 0, version: int = _HIGH_WATERMARK_VERSION
+    body: bytes, position: int = 0, version: int = HIGH_WATERMARK_VERSION
 ) -> FetchRequest | None:
     """The request of version 17 or 18 at a position; None for one of unusual form."""
     assert version >= FIRST_VERSION, f"{version=}"
@@ -122,7 +122,7 @@ def _decode_request(body: bytes, position: int, version: int) -> FetchRequest | 
             uuid = body[position : position + 16]
             directory_id = None if uuid == ZERO_UUID else DirectoryId(uuid)
             position += 16
-        elif tag == b"\x01\x08" and version >= _HIGH_WATERMARK_VERSION:
+        elif tag == b"\x01\x08" and version >= HIGH_WATERMARK_VERSION:
             (watermark,) = _INT64.unpack_from(body, position)
             position += 8
         else:

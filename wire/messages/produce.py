@@ -32,7 +32,6 @@ _RECORD_ERRORS_VERSION: Final = 8
 _FLEXIBLE_VERSION: Final = 9
 _LEADER_VERSION: Final = 10
 _TOPIC_ID_VERSION: Final = 13
-_TOPIC_ID_BYTES: Final = 16
 
 _INT32: Final = struct.Struct(">i")
 _ACKS_AND_TIMEOUT: Final = struct.Struct(">hi")
@@ -105,13 +104,7 @@ def _request(reader: FieldReader, version: int) -> ProduceRequest:
     acks, timeout_ms = reader.unpack(_ACKS_AND_TIMEOUT)
     partitions: list[ProducedPartition] = []
     for _ in range(reader.count()):
-        topic: str | bytes | None
-        if version >= _TOPIC_ID_VERSION:
-            topic = bytes(reader.take(_TOPIC_ID_BYTES))
-        else:
-            topic = reader.string()
-        if topic is None:
-            raise ValueError("a topic without a name")
+        topic = reader.topic(has_id=version >= _TOPIC_ID_VERSION)
         for _ in range(reader.count()):
             (partition,) = reader.unpack(_INT32)
             partitions.append(ProducedPartition(topic, partition, reader.records()))

@@ -15,6 +15,17 @@ from typing import Final
 import msgspec
 
 from wire.errors import ErrorCode, RemoteProtocolError
+from wire.messages.fetch_versions import (
+    CURRENT_LEADER_TAG,
+    DIRECTORY_TAG,
+    DIRECTORY_VERSION,
+    DIVERGING_EPOCH_TAG,
+    HIGH_WATERMARK_TAG,
+    HIGH_WATERMARK_VERSION,
+    REPLICA_STATE_TAG,
+    REPLICA_STATE_VERSION,
+    VERSION_MAX,
+)
 from wire.messages.field_reader import NOT_READABLE, FieldReader
 from wire.messages.fields import encode_length, encode_tagged
 from wire.primitives import Buffer
@@ -31,14 +42,6 @@ from wire.types import (
 
 VERSION_MIN: Final = 13
 """The first with ids of topics. Kafka 3.1 and later know it."""
-VERSION_MAX: Final = 18
-_REPLICA_STATE_VERSION: Final = 15
-_DIRECTORY_VERSION: Final = 17
-_HIGH_WATERMARK_VERSION: Final = 18
-_REPLICA_STATE_TAG: Final = 1
-_DIRECTORY_TAG, _HIGH_WATERMARK_TAG = 0, 1
-_DIVERGING_EPOCH_TAG, _CURRENT_LEADER_TAG = 0, 1
-_TOPIC_ID_BYTES: Final = 16
 
 _INT32: Final = struct.Struct(">i")
 _LIMITS: Final = struct.Struct(">iiibii")
@@ -119,7 +122,7 @@ def encode_replica_fetch(version: int, request: ReplicaFetchRequest) -> bytes:
         request: all records up to the log end are asked for, as followers do.
     """
     assert VERSION_MIN <= version <= VERSION_MAX, f"{version=}"
-    has_state = version >= _REPLICA_STATE_VERSION
+    has_state = version >= REPLICA_STATE_VERSION
     replica_id = request.replica_id
     epoch = -1 if request.replica_epoch is None else request.replica_epoch
     parts = [] if has_state else [_INT32.pack(replica_id)]
@@ -136,7 +139,7 @@ def encode_replica_fetch(version: int, request: ReplicaFetchRequest) -> bytes:
         parts += [_row(version, partition, row) for (_, partition), row in rows]
         parts.append(b"\0")
     parts.append(_forgotten(request.forgotten))
-    tagged = {_REPLICA_STATE_TAG: _REPLICA_STATE.pack(replica_id, epoch, 0)} if has_state else {}
+    tagged = {REPLICA_STATE_TAG: _REPLICA_STATE.pack(replica_id, epoch, 0)} if has_state else {}
     parts += (b"\1", encode_tagged(tagged))  # behind a rack of no letters
     return b"".join(parts)
 
@@ -151,10 +154,10 @@ def _row(version: int, partition: int, row: ReplicaFetchRow) -> bytes:
         row.max_bytes,
     )
     tagged: dict[int, bytes] = {}
-    if version >= _DIRECTORY_VERSION and row.directory_id is not None:
-        tagged[_DIRECTORY_TAG] = row.directory_id
-    if version >= _HIGH_WATERMARK_VERSION and row.high_watermark is not None:
-        tagged[_HIGH_WATERMARK_TAG] = _INT64.pack(row.high_watermark)
+    if version >= DIRECTORY_VERSION and row.directory_id is not None:
+        tagged[DIRECTORY_TAG] = row.directory_id
+    if version >= HIGH_WATERMARK_VERSION and row.high_watermark is not None:
+        tagged[HIGH_WATERMARK_TAG] = _INT64.pack(row.high_watermark)
     return start + (encode_tagged(tagged) if tagged else b"\0")
 
 
@@ -191,7 +194,7 @@ def _response(reader: FieldReader) -> ReplicaFetchResponse:
     _, code, session_id = reader.unpack(_RESPONSE)
     partitions: list[ReplicaFetchedPartition] = []
     for _ in range(reader.count()):
-        topic = TopicId(bytes(reader.take(_TOPIC_ID_BYTES)))
+        topic = TopicId(reader.topic_id())
         partitions += [_partition(reader, topic) for _ in range(reader.count())]
         reader.end()
     reader.end()
@@ -209,11 +212,11 @@ def _partition(reader: FieldReader, topic: TopicId) -> ReplicaFetchedPartition:
     records = reader.records()
     diverging = leader = None
     for number, content in reader.tagged().items():
-        if number == _DIVERGING_EPOCH_TAG:
+        if number == DIVERGING_EPOCH_TAG:
             epoch, end_offset = _EPOCH_END.unpack_from(content)
             if epoch >= 0:
                 diverging = OffsetAndEpoch(Offset(end_offset), LeaderEpoch(epoch))
-        elif number == _CURRENT_LEADER_TAG:
+        elif number == CURRENT_LEADER_TAG:
             leader_id, leader_epoch = _LEADER.unpack_from(content)
             if leader_id >= 0:
                 leader = (NodeId(leader_id), LeaderEpoch(leader_epoch))

@@ -125,7 +125,7 @@ def test_a_cut_request_is_refused(version, topics, data) -> None:
 @pytest.mark.parametrize(
     ("version", "body", "reason"),
     [
-        (3, b"\xff\xff\0\1\0\0\0\0\0\0\0\1\xff\xff", "a topic without a name"),
+        (3, b"\xff\xff\0\1\0\0\0\0\0\0\0\1\xff\xff", "no name of a topic"),
         (3, b"\xff\xff\0\1\0\0\0\0\xff\xff\xff\xff", "an array of -1 elements at 12"),
         (9, b"\0\0\1\0\0\0\0\0", "an array of -1 elements at 8"),
         (9, b"\0\0\1\0\0\0\0\xff\xff\xff\x7f", "an array of 268435454 elements at 11"),
