@@ -137,59 +137,39 @@ def out_of_sync_replicas(
     return tuple(member for member in state.isr if member != leader_id and is_out_of_sync(member))
 
 
-def expand(
-    state: CommittedPartitionState,
-    replica_id: NodeId,
-    broker_epochs: Mapping[NodeId, BrokerEpoch | None],
-    *,
-    leader_epoch: LeaderEpoch,
-    partition_epoch: PartitionEpoch,
-) -> PendingExpandIsr:
-    """Propose the ISR with one more replica.
+class Epochs(msgspec.Struct, frozen=True):
+    """Epochs that a proposal names."""
 
-    Args:
-        state: does not have the replica.
-        replica_id: the follower that joins.
-        broker_epochs: of the leader and of its followers as they last fetched.
-        leader_epoch: of this leadership.
-        partition_epoch: that the state has.
-    """
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    """The one that the state has."""
+    broker_epochs: Mapping[NodeId, BrokerEpoch | None]
+    """Of the leader and of its followers as they last fetched."""
+
+
+def expand(state: CommittedPartitionState, replica_id: NodeId, epochs: Epochs) -> PendingExpandIsr:
+    """Propose the ISR with one more replica, a follower that joins."""
     assert replica_id not in state.isr, f"{replica_id=} {state.isr=}"
-    proposed = ProposedIsr(
-        leader_epoch=leader_epoch,
-        partition_epoch=partition_epoch,
-        isr=_with_epochs((*state.isr, replica_id), broker_epochs),
-        leader_recovery_state=state.leader_recovery_state,
-    )
-    return PendingExpandIsr(replica_id, proposed, state)
+    return PendingExpandIsr(replica_id, _proposed(state, (*state.isr, replica_id), epochs), state)
 
 
-def shrink(
-    state: CommittedPartitionState,
-    out_of_sync: Isr,
-    broker_epochs: Mapping[NodeId, BrokerEpoch | None],
-    *,
-    leader_epoch: LeaderEpoch,
-    partition_epoch: PartitionEpoch,
-) -> PendingShrinkIsr:
-    """Propose the ISR without some members; the arguments are those of `expand`."""
+def shrink(state: CommittedPartitionState, out_of_sync: Isr, epochs: Epochs) -> PendingShrinkIsr:
+    """Propose the ISR without some members."""
     assert out_of_sync, "a shrink without a member that leaves"
     assert set(out_of_sync) < set(state.isr), f"{out_of_sync=} {state.isr=}"
-    proposed = ProposedIsr(
-        leader_epoch=leader_epoch,
-        partition_epoch=partition_epoch,
-        isr=_with_epochs(
-            (member for member in state.isr if member not in out_of_sync), broker_epochs
-        ),
+    members = (member for member in state.isr if member not in out_of_sync)
+    return PendingShrinkIsr(out_of_sync, _proposed(state, members, epochs), state)
+
+
+def _proposed(
+    state: CommittedPartitionState, members: Iterable[NodeId], epochs: Epochs
+) -> ProposedIsr:
+    return ProposedIsr(
+        leader_epoch=epochs.leader_epoch,
+        partition_epoch=epochs.partition_epoch,
+        isr=tuple((member, epochs.broker_epochs.get(member)) for member in members),
         leader_recovery_state=state.leader_recovery_state,
     )
-    return PendingShrinkIsr(out_of_sync, proposed, state)
-
-
-def _with_epochs(
-    isr: Iterable[NodeId], broker_epochs: Mapping[NodeId, BrokerEpoch | None]
-) -> tuple[tuple[NodeId, BrokerEpoch | None], ...]:
-    return tuple((member, broker_epochs.get(member)) for member in isr)
 
 
 # --- answers of the controller

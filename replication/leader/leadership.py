@@ -21,9 +21,11 @@ from replication.leader import isr
 from replication.leader.isr import (
     BrokerOf,
     CommittedPartitionState,
+    Epochs,
     LeaderAndIsr,
     Outcome,
     PartitionState,
+    PendingPartitionChange,
     ProposedIsr,
 )
 from replication.leader.replica import ReplicaState, new_replica
@@ -307,15 +309,7 @@ class Leadership:
         ):
             return None
         assert isinstance(state, CommittedPartitionState), f"{state=}"
-        pending = isr.expand(
-            state,
-            replica_id,
-            self._broker_epochs(),
-            leader_epoch=self.leader_epoch,
-            partition_epoch=self.partition_epoch,
-        )
-        self.state = pending
-        return pending.proposed
+        return self._propose(isr.expand(state, replica_id, self._epochs()))
 
     def maybe_shrink_isr(self, now_ms: int) -> Changed:
         """Propose an ISR without those that lag; the high watermark may rise by the time alone.
@@ -335,19 +329,17 @@ class Leadership:
         if not out_of_sync:
             return changed
         assert isinstance(state, CommittedPartitionState), f"{state=}"
-        pending = isr.shrink(
-            state,
-            out_of_sync,
-            self._broker_epochs(),
-            leader_epoch=self.leader_epoch,
-            partition_epoch=self.partition_epoch,
-        )
-        self.state = pending
-        return Changed(changed.high_watermark_raised, proposal=pending.proposed)
+        proposed = self._propose(isr.shrink(state, out_of_sync, self._epochs()))
+        return Changed(changed.high_watermark_raised, proposal=proposed)
 
-    def _broker_epochs(self) -> dict[NodeId, BrokerEpoch | None]:
+    def _propose(self, pending: PendingPartitionChange) -> ProposedIsr:
+        self.state = pending
+        return pending.proposed
+
+    def _epochs(self) -> Epochs:
         epochs = {replica_id: each.broker_epoch for replica_id, each in self.replicas.items()}
-        return {self._broker.node_id: self._broker.broker_epoch(), **epochs}
+        epochs = {self._broker.node_id: self._broker.broker_epoch(), **epochs}
+        return Epochs(self.leader_epoch, self.partition_epoch, epochs)
 
     def on_answer(
         self, proposed: ProposedIsr, answer: LeaderAndIsr | ErrorCode, now_ms: int

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from replication.leader.alter_partition import AnsweredProposal
 from replication.leader.isr import (
     CommittedPartitionState,
+    Epochs,
     LeaderAndIsr,
     Outcome,
     PendingExpandIsr,
@@ -109,7 +110,7 @@ class Cluster:
             high_watermark=self.high_watermark,
             epoch_start_offset=0,
         ):
-            self.propose(expand(self.state, follower, {}, **self.epochs()))
+            self.propose(expand(self.state, follower, Epochs(**self.epochs(), broker_epochs={})))
         self.raise_high_watermark()
         missing = self.log_end - self.ends[follower]
         self.ends[follower] += missing if part else missing // 2
@@ -125,7 +126,7 @@ class Cluster:
             lag_ms_max=LAG_MS,
         )
         if leaving:
-            self.propose(shrink(self.state, leaving, {}, **self.epochs()))
+            self.propose(shrink(self.state, leaving, Epochs(**self.epochs(), broker_epochs={})))
 
     def propose(self, pending):
         if self.request is None and self.answer is None:

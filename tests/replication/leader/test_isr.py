@@ -7,6 +7,7 @@ import pytest
 from metadata.image import LEADER_RECOVERED, LEADER_RECOVERING
 from replication.leader.isr import (
     CommittedPartitionState,
+    Epochs,
     LeaderAndIsr,
     Outcome,
     PendingExpandIsr,
@@ -31,8 +32,8 @@ from wire.errors import ErrorCode
 NOW_MS, LAG_MS = 1_000, 100
 EPOCHS = {"leader_epoch": 3, "partition_epoch": 7}
 BOTH = CommittedPartitionState((1, 2))
-EXPANDING = expand(BOTH, 3, {1: 11, 2: 12, 3: 13}, **EPOCHS)
-SHRINKING = shrink(BOTH, (2,), {1: 11, 2: 12}, **EPOCHS)
+EXPANDING = expand(BOTH, 3, Epochs(3, 7, {1: 11, 2: 12, 3: 13}))
+SHRINKING = shrink(BOTH, (2,), Epochs(3, 7, {1: 11, 2: 12}))
 
 
 @dataclass
@@ -96,20 +97,20 @@ def test_the_committed_isr_is_the_maximal_one():
 
 def test_a_proposal_has_no_epoch_of_a_member_that_has_not_fetched_and_keeps_the_recovery_state():
     state = CommittedPartitionState((1, 2), LEADER_RECOVERING)
-    proposed = expand(state, 3, {1: 11, 3: None}, **EPOCHS).proposed
+    proposed = expand(state, 3, Epochs(3, 7, {1: 11, 3: None})).proposed
     assert proposed.isr == ((1, 11), (2, None), (3, None))
     assert proposed.leader_recovery_state == LEADER_RECOVERING
-    proposed = shrink(state, (2,), {}, **EPOCHS).proposed
+    proposed = shrink(state, (2,), Epochs(3, 7, {})).proposed
     assert proposed.isr == ((1, None),)
     assert proposed.leader_recovery_state == LEADER_RECOVERING
 
 
 def test_proposals_that_make_no_sense():
     with pytest.raises(AssertionError):
-        expand(BOTH, 2, {}, **EPOCHS)
+        expand(BOTH, 2, Epochs(3, 7, {}))
     for leaving in ((), (1, 2), (3,)):
         with pytest.raises(AssertionError):
-            shrink(BOTH, leaving, {}, **EPOCHS)
+            shrink(BOTH, leaving, Epochs(3, 7, {}))
 
 
 @pytest.mark.parametrize(
