@@ -5,11 +5,19 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from simulator.mutants.records_mutant import CLEAN_ENDS, by_scenario, by_seeds, returning
+from simulator.mutants.records_mutant import (
+    CLEAN_ENDS,
+    by_scenario,
+    by_seeds,
+    returning,
+    with_named,
+)
 from simulator.mutants.registry import Mutant, Patches
 from storage.checkpoints.checkpoint_files import OffsetCheckpoint
 from storage.log_dir.clean_shutdown_file import CleanShutdownFiles
 from storage.logs import retention
+from storage.logs.log_directory import LogDirectory
+from storage.logs.recovery import BatchRules
 from storage.logs.retention import RetentionRules, SegmentExtent
 from storage.logs.unified_log import UnifiedLog
 from storage.producers import producer_replay
@@ -169,6 +177,16 @@ def _forgets_checkpoints(patches: Patches) -> None:
     patches.method(OffsetCheckpoint, "offsets", make)
 
 
+def _trusts_damaged_records(patches: Patches) -> None:
+    """A start does not look at the checksums of batches."""
+    patches.method(BatchRules, "objection", with_named(crc_is_valid=True))
+
+
+def _takes_every_stop_for_clean(patches: Patches) -> None:
+    """A start checks no log, as if the process before had shut down cleanly."""
+    patches.method(LogDirectory, "__init__", with_named(is_clean=True))
+
+
 def _records_no_clean_shutdown(patches: Patches) -> None:
     """A clean shutdown leaves no .kafka_cleanshutdown."""
     patches.method(CleanShutdownFiles, "write_into", returning(None))
@@ -226,5 +244,7 @@ LOGS: Final[tuple[Mutant, ...]] = (
     by_scenario(250, _records_no_clean_shutdown, "controlled_shutdown"),
     by_scenario(251, _searches_times_one_segment_later, "offsets_by_time"),
     by_scenario(252, _looks_for_the_largest_time_at_the_end, "offsets_by_time"),
+    by_scenario(254, _trusts_damaged_records, "damaged_tail"),
+    by_scenario(255, _takes_every_stop_for_clean, "damaged_tail"),
     by_scenario(253, _begins_at_zero, "delete_records"),
 )

@@ -72,6 +72,7 @@ class RecordsScenario:
             "kill": self._kill,
             "stop": self._stop,
             "start": self._start,
+            "damage": self._damage,
             "advance": self._advance,
             "state": self._state,
             "log": self._log,
@@ -282,6 +283,11 @@ class RecordsScenario:
             raise ScenarioError(f"{machine.id} runs")
         self.world.forget_views(machine.id)
         self.world.restart(machine)
+
+    def _damage(self, command: Command) -> None:
+        """`damage 101 t-0/00000000000000000000.log 70`: change a byte of a file."""
+        path, position = command.argument(1, "path"), command.number(2, "position")
+        self._machine(command).vfs.damage(f"{DATA}/{path}", position, b"#")
 
     def _advance(self, command: Command) -> None:
         """`advance MS`: let time pass."""

@@ -294,6 +294,11 @@ class ScenarioWorld(RecordsWorld):
         self._checked(lambda: after(machine, taken, effects))
 
     @override
+    def process_ended(self, machine: Machine, reason: str, error: BaseException | None) -> None:
+        ended = super().process_ended
+        self._checked(lambda: ended(machine, reason, error))
+
+    @override
     def _look(self) -> None:
         self._checked(super()._look)
 

@@ -48,3 +48,12 @@ def test_what_does_not_come_is_no_answer(cluster):
     assert run(cluster, "file 101 nothing") == ["101 has no nothing"]
     said = run(cluster, "kill 102", "fetch 102 0", "produce 102 a", "state 102")
     assert said == ["=> fetch 0: no answer", "=> produce a: no answer", "102 stopped"]
+
+
+def test_a_process_that_ends_by_an_error_is_a_line_and_checks_rest():
+    scenario = RecordsScenario()
+    run(scenario, "cluster brokers=2")
+    for number in (101, 102):
+        scenario.world.node(number).failed(OSError("gone"))
+    said = run(scenario, "advance 1", "state")
+    assert said == ["breaks I20: node 101 stopped: gone", "101 stopped", "102 stopped"]
