@@ -213,7 +213,7 @@ def crc_of_crcs(piece: Piece) -> int:
         with open_segment(split.file.path) as descriptor:
             for table in scan(
                 descriptor, split.start, split.end, frozen_size=split.frozen_size,
-                is_last=split.file.is_last, validate="header",
+                is_last=split.file.is_last, validate="header", reads_old_formats=True,
             ):  # fmt: skip
                 found = crc32c.crc32c(table.headers["crc"].tobytes(), found)
     except OSError:

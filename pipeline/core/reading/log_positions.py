@@ -51,6 +51,7 @@ def _all_ends(file: SegmentFile, start: int, end: int, validate: str) -> Iterato
         for table in scan(
             descriptor, start, end, frozen_size=file.size, is_last=True, validate=validate,
             window_bytes=_WINDOW_BYTES,
+            reads_old_formats=True,
         ):  # fmt: skip
             ends = (table.last_offsets + 1).tolist()
             epochs = table.column("leader_epoch").tolist()
@@ -108,6 +109,7 @@ def tail_fault(files: PartitionFiles, end: Boundary, validate: str) -> Fault | N
             for table in scan(
                 descriptor, start, file.size, frozen_size=file.size, is_last=True,
                 validate=validate, window_bytes=_WINDOW_BYTES,
+                reads_old_formats=True,
             ):  # fmt: skip
                 is_damage = table.fault is not None and table.fault.reason != "vanished"
                 return table.fault if is_damage and not len(table) else None

@@ -87,6 +87,7 @@ def _tail(file: SegmentFile) -> tuple[int, bool]:
             for table in scan(
                 descriptor, start, file.size, frozen_size=file.size, validate="header",
                 is_last=file.is_last,
+                reads_old_formats=True,
             ):  # fmt: skip
                 if len(table):
                     end = int(table.last_offsets[-1]) + 1
@@ -116,6 +117,7 @@ def _first_at(file: SegmentFile, timestamp_ms: int) -> int | None:
         for table in scan(
             descriptor, 0, file.size, frozen_size=file.size, is_last=file.is_last,
             validate="header",
+            reads_old_formats=True,
         ):  # fmt: skip
             for index in np.flatnonzero(table.column("max_timestamp_ms") >= timestamp_ms).tolist():
                 try:

@@ -167,6 +167,7 @@ class _Reader:
                 for table in scan(
                     descriptor, split.start, split.end, frozen_size=split.frozen_size,
                     is_last=file.is_last, validate=self.options.validate,
+                    reads_old_formats=True,
                 ):  # fmt: skip
                     yield from self._table_rows(table, piece, context)
         except OSError as error:

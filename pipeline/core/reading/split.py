@@ -122,6 +122,7 @@ def _walked_entries(
         for table in scan(
             descriptor, 0, file.size, frozen_size=file.size, validate="header",
             window_bytes=_STEP_BYTES,
+            reads_old_formats=True,
         ):  # fmt: skip
             if not len(table):
                 continue

@@ -39,6 +39,7 @@ def transaction_state(segments: Sequence[SegmentFile]) -> TransactionState:
             for table in scan(
                 descriptor, 0, file.size, frozen_size=file.size, is_last=file.is_last,
                 validate="header",
+                reads_old_formats=True,
             ):  # fmt: skip
                 _follow(table, open_since, aborted)
     return TransactionState(tuple(aborted), min(open_since.values(), default=None))

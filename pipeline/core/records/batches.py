@@ -16,10 +16,18 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.core.records.old_messages import (
+    hop_old,
+    is_old_at,
+    is_old_sound,
+    old_bytes_at,
+    old_headers,
+)
 from wire.batches.batch import (
     CRC_START,
     HEADER_BYTES,
     HEADER_FORMAT,
+    LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD_BYTES,
     MAGIC,
     why_no_batch,
@@ -112,9 +120,20 @@ class BatchTable:
         return self.headers[name].astype(np.int64)
 
     @property
+    def is_old(self) -> bool:
+        """True of messages of magic 0 and 1; a table never has both formats."""
+        return len(self) > 0 and int(self.headers["magic"][0]) < MAGIC
+
+    @property
     def sizes(self) -> Int64Array:
         """Size of each whole batch in bytes."""
         return self.column("batch_length") + LOG_OVERHEAD_BYTES
+
+    @property
+    def timestamp_types(self) -> Int64Array:
+        """Number of Kafka's TimestampType: 0 CreateTime, 1 LogAppendTime, -1 none (magic 0)."""
+        is_append_time = (self.column("attributes") & LOG_APPEND_TIME_BIT) >> 3
+        return np.where(self.column("magic") == 0, -1, is_append_time)
 
     @property
     def last_offsets(self) -> Int64Array:
@@ -189,6 +208,7 @@ def scan(
     is_last: bool = True,
     validate: str = "crc",
     window_bytes: int = WINDOW_BYTES,
+    reads_old_formats: bool = False,
 ) -> Iterator[BatchTable]:
     """The batches whose first byte lies in [start, end), as tables in order.
 
@@ -200,6 +220,7 @@ def scan(
         is_last: True if a cut batch at the end counts as a live append, not as a fault.
         validate: none or header: checksums are not checked; crc or full: they are.
         window_bytes: bytes per read.
+        reads_old_formats: messages of magic 0 and 1 are no fault but tables of their own.
     """
     assert 0 <= start <= end <= frozen_size
     window = Window(source, frozen_size, window_bytes)
@@ -207,10 +228,12 @@ def scan(
     position = start
     while position < end:
         buffer, origin = window.at(position)
-        positions, stop, reason = _hop(buffer, position - origin, end - origin)
+        is_old = reads_old_formats and is_old_at(buffer, position - origin)
+        hop = hop_old if is_old else _hop
+        positions, stop, reason = hop(buffer, position - origin, end - origin)
         if not positions and reason == "cut" and _grow(window, position):
             continue
-        table = _gather(buffer, origin, positions)
+        table = (_gather_old if is_old else _gather)(buffer, origin, positions)
         bad = _first_bad_crc(table) if check_crc else None
         if bad is not None:
             stop, reason = int(table.positions[bad]), "bad_crc"
@@ -220,6 +243,8 @@ def scan(
         position = origin + stop
         if reason == "cut" and (positions or bad is not None):
             reason = ""  # the next window starts with it
+        if reason == "old_magic" and reads_old_formats and is_old_at(buffer, stop):
+            reason = ""
         if reason:
             fault, position = _fault_at(window, position, reason, end, is_last=is_last)
             table.fault = fault
@@ -257,8 +282,9 @@ def resync(
 
 
 def is_batch_at(source: bytes | int, position: int, frozen_size: int) -> bool:
-    """Return True if a whole batch with a valid checksum starts there."""
-    return _is_sound(Window(source, frozen_size, HEADER_BYTES), position)
+    """Return True if a whole batch with a valid checksum starts there, of whatever format."""
+    window = Window(source, frozen_size, HEADER_BYTES)
+    return _is_sound(window, position) or _is_old_sound(window, position)
 
 
 def _hop(buffer: bytes, position: int, end: int) -> tuple[list[int], int, str]:
@@ -303,6 +329,12 @@ def _gather(buffer: bytes, origin: int, positions: list[int]) -> BatchTable:
     return BatchTable(buffer, origin, starts, headers)
 
 
+def _gather_old(buffer: bytes, origin: int, positions: list[int]) -> BatchTable:
+    rows = [msgspec.structs.astuple(header) for header in old_headers(buffer, positions)]
+    headers = np.array(rows, HEADER_DTYPE)
+    return BatchTable(buffer, origin, np.array(positions, dtype=np.int64), headers)
+
+
 def _cut(table: BatchTable, count: int) -> BatchTable:
     return BatchTable(table.buffer, table.origin, table.positions[:count], table.headers[:count])
 
@@ -312,6 +344,9 @@ def _first_bad_crc(table: BatchTable) -> int | None:
     starts = table.positions.tolist()
     ends = (table.positions + table.sizes).tolist()
     crcs = table.headers["crc"].tolist()
+    if table.is_old:
+        sound = [is_old_sound(table.buffer, start) for start in starts]
+        return None if all(sound) else sound.index(False)
     for index, (start, end, crc) in enumerate(zip(starts, ends, crcs, strict=True)):
         if checksum(view[start + CRC_START : end]) != crc:
             return index
@@ -359,7 +394,7 @@ def _following(window: Window, position: int, reason: str) -> int | None:
         buffer, origin = window.at(position)
         (length,) = struct.unpack_from(">i", buffer, position - origin + 8)
         after = position + LOG_OVERHEAD_BYTES + int(length)
-        if after == window.size or _is_sound(window, after):
+        if after == window.size or _is_sound(window, after) or _is_old_sound(window, after):
             return after
     return _resync(window, position + 1, window.size)
 
@@ -384,6 +419,19 @@ def _is_sound(window: Window, position: int) -> bool:
         return False
     (crc,) = struct.unpack_from(">I", buffer, at + 17)
     return bool(crc32c.crc32c(memoryview(buffer)[at + CRC_START : at + size]) == crc)
+
+
+def _is_old_sound(window: Window, position: int) -> bool:
+    """Return True if a message of magic 0 or 1 with a valid checksum starts there."""
+    buffer, origin = window.at(position)
+    if not is_old_at(buffer, position - origin):
+        return False
+    size = old_bytes_at(buffer, position - origin)
+    if size > RESYNC_LENGTH_MAX or position + size > window.size:
+        return False
+    buffer, origin = window.at(position, size)
+    at = position - origin
+    return len(buffer) - at >= size and is_old_sound(buffer, at)
 
 
 def _resync(window: Window, position: int, end: int) -> int | None:

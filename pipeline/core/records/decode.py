@@ -17,6 +17,7 @@ import pyarrow as pa
 from pipeline.core.records import arrays
 from pipeline.core.records.batches import BATCH_BYTES_MAX, BatchTable, Fault
 from pipeline.core.records.codecs import CODEC_MASK, plain_section, plain_sections
+from pipeline.core.records.old_messages import old_records, old_sections
 from pipeline.core.records.rows import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, RowContext, assemble
 from pipeline.core.records.sections import RECORD_BYTES_MIN, Fields, read_fields, read_headers
 from pipeline.core.records.varints import Int64Array, SuspectError
@@ -121,6 +122,8 @@ def decode_batch_py(
         CorruptBatchError: the batch is damaged; the text has the reason.
     """
     position = int(table.positions[index])
+    if table.is_old:
+        return old_records(table.buffer, position)
     header = parse_batch_header(table.buffer, position)
     end = position + header.size_bytes
     section = table.buffer[position + HEADER_BYTES : end]
@@ -238,7 +241,10 @@ def _fast_rows(table: BatchTable, target: _Target) -> tuple[pa.RecordBatch | Non
     try:
         if bool((table.column("attributes") & _RESERVED_BITS).any()):
             return None, len(table)
-        data, starts, ends = plain_sections(table, limits.batch_bytes_max, limits.size_bytes)
+        if table.is_old:
+            data, starts, ends = old_sections(table.buffer, table.positions.tolist())
+        else:
+            data, starts, ends = plain_sections(table, limits.batch_bytes_max, limits.size_bytes)
         if len(starts) < len(table):
             table = table.select(np.arange(len(table)) < len(starts))
         content = np.frombuffer(data, np.uint8)
@@ -382,7 +388,7 @@ def _record_columns(group: Group) -> dict[str, Callable[[], pa.Array]]:
         "valueSize": lambda: arrays.int32(fields.value_length),
         "offset": lambda: pa.array(group.offsets()),
         "timestamp": lambda: arrays.timestamps(group.timestamps_ms()),
-        "timestampType": lambda: arrays.int32(attribute(LOG_APPEND_TIME_BIT).astype(np.int32)),
+        "timestampType": lambda: arrays.int32(table.timestamp_types[fields.batch]),
         "headers": group.headers,
         "leaderEpoch": lambda: arrays.int32(group.per_record("leader_epoch")),
         "producerId": lambda: pa.array(group.per_record("producer_id")),

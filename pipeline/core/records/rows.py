@@ -49,7 +49,7 @@ def batch_rows(
         "crc": lambda: pa.array(table.column("crc")),
         "crcOk": lambda: pa.repeat(pa.scalar(crc_ok, pa.bool_()), len(table)),
         "codec": lambda: arrays.codec_names(attributes),
-        "timestampType": lambda: arrays.int32((attributes & LOG_APPEND_TIME_BIT) >> 3),
+        "timestampType": lambda: arrays.int32(table.timestamp_types),
         "isTransactional": lambda: pa.array((attributes & TRANSACTIONAL_BIT) != 0),
         "isControl": lambda: pa.array((attributes & CONTROL_BIT) != 0),
         "hasDeleteHorizon": lambda: pa.array((attributes & DELETE_HORIZON_BIT) != 0),
