@@ -9,9 +9,12 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
+from typing_extensions import override
+
 from simulator.campaign.draw import Settings
 from simulator.checks.proofs import Proofs
 from simulator.cluster.client_choices import NAMES, Choices, topic_name
+from simulator.cluster.client_end import ClientEnd
 from simulator.cluster.members import FIRST_CLIENT_HOST
 from simulator.cluster.network import Network, Pipe
 from simulator.cluster.requests import (
@@ -21,8 +24,7 @@ from simulator.cluster.requests import (
     request_of,
 )
 from simulator.cluster.scheduler import Scheduler
-from wire.connections.client_connection import ClientConnection
-from wire.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
+from wire.errors import ErrorCode
 
 REQUEST_US: Final = 5_000_000
 """Time after which a client takes an operation for indeterminate."""
@@ -57,11 +59,11 @@ class Client:
         self._attempt += 1
         attempt = self._attempt
         if self._connection is not None and self._connection.target != target:
-            self._connection.close()
+            self._connection.disconnect()
             self._connection = None
         if self._connection is None:
             self._connection = Connection(self, target, self._network, self._workload.open)
-        self._connection.request(*request_of(operation, self._workload.partition_count))
+        self._connection.send(*request_of(operation, self._workload.partition_count))
         self._scheduler.after(REQUEST_US, lambda: self._time_out(attempt))
 
     def answered(self, body: Any) -> None:
@@ -91,7 +93,7 @@ class Client:
         if attempt != self._attempt or self._operation is None:
             return
         if self._connection is not None:
-            self._connection.close()
+            self._connection.disconnect()
             self._connection = None
         self._end("info", "TIMED_OUT")
 
@@ -105,8 +107,8 @@ class Client:
         self._workload.ended(self, operation)
 
 
-class Connection:
-    """One connection of a client; what arrives on an older one is dropped."""
+class Connection(ClientEnd):
+    """One connection of a client."""
 
     def __init__(
         self,
@@ -115,48 +117,18 @@ class Connection:
         network: Network,
         connect: "Callable[[Connection], Pipe]",
     ) -> None:
-        self.host = client.host
-        self.target = target
         self._client = client
-        self._network = network
-        self._protocol = ClientConnection("simulated")
-        self._is_closed = False
-        self._pipe = connect(self)
+        super().__init__(client.host, target, network, connect)
 
-    def request(self, api_key: int, body: Any) -> None:
-        """Send now, or as soon as the versions are known."""
-        _, content = self._protocol.request(api_key, body)
-        if content:
-            self._network.send(self._pipe, content, to_server=True)
-
-    def opened(self) -> None:
-        """Ask for the versions."""
-        self._network.send(self._pipe, self._protocol.opening_bytes(), to_server=True)
-
-    def received(self, data: bytes) -> None:
-        """Take bytes of the node."""
-        if self._is_closed:
-            return
-        try:
-            responses = self._protocol.receive(data)
-        except (RemoteProtocolError, LocalProtocolError) as error:
-            raise AssertionError(f"a node sent nonsense: {error}") from error
-        content = self._protocol.bytes_to_send()
-        if content:
-            self._network.send(self._pipe, content, to_server=True)
-        for response in responses:
-            self._client.answered(response.body)
+    @override
+    def answered(self, correlation_id: int, body: Any) -> None:
+        self._client.answered(body)
 
     def closed(self, *, refused: bool) -> None:
         """Report the loss of the connection to the client."""
-        if not self._is_closed:
-            self._is_closed = True
+        if not self.is_closed:
+            self.is_closed = True
             self._client.lost(self, refused=refused)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._is_closed = True
-        self._network.close(self._pipe, by_server=False)
 
 
 class Workload:
