@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from broker.front import Front
 from replication import reading
 from replication.leader import delayed, isr
 from replication.leader.fetch_session import SessionPartition
 from replication.leader.leadership import Leadership
+from replication.leader.replica import ReplicaState
 from replication.log_offsets import LogOffsetMetadata
 from replication.replica_manager import ReplicaManager
 from simulator.mutants.records_mutant import by_scenario, by_seeds, returning, with_named
@@ -203,6 +206,18 @@ def _lists_offsets_above_the_high_watermark(patches: Patches) -> None:
     patches.function(reading, "offset_for_timestamp", make)
 
 
+def _counts_fetches_of_older_registrations(patches: Patches) -> None:
+    """A follower that registered again counts by what its process before fetched."""
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def mutated(self: ReplicaState, broker: Any) -> bool:
+            return bool(original(replace(self, broker_epoch=None), broker))
+
+        return mutated
+
+    patches.method(ReplicaState, "is_eligible", make)
+
+
 LEADERS: Final[tuple[Mutant, ...]] = (
     by_seeds(201, _high_watermark_without_followers, "D1", "D2"),
     by_seeds(202, _expands_anyone, "D1", "D2"),
@@ -219,6 +234,7 @@ LEADERS: Final[tuple[Mutant, ...]] = (
     by_scenario(217, _leads_from_its_log_end, "no_loss_with_leader_epochs"),
     by_scenario(218, _wakes_no_fetch, "fetch_session"),
     by_scenario(219, _never_shrinks, "min_insync_replicas"),
+    by_scenario(220, _counts_fetches_of_older_registrations, "replica_of_an_older_registration"),
     by_scenario(221, _deletes_without_followers, "delete_records"),
     by_scenario(222, _session_answers_records_alone, "fetch_session"),
     by_scenario(223, _session_forgets_what_is_asked, "fetch_session"),
