@@ -133,6 +133,27 @@ def test_a_machine_without_power_says_nothing_for_a_while(network, scheduler):
     assert client.told == ["closed"]
 
 
+def test_what_a_cut_link_holds_passes_one_by_one(network, scheduler):
+    client, server, pipe = connected(network, scheduler)
+    for source, target in ((1, 2), (2, 1)):
+        network.cut(source, target)
+    for data in (b"first", b"second"):
+        network.send(pipe, data, to_server=True)
+    network.send(pipe, b"answer", to_server=False)
+    assert not network.pass_one(1, 2)  # it is on its way still
+    run(scheduler, scheduler.now_us + 1_000_000)
+    assert network.pass_one(1, 2)
+    run(scheduler, scheduler.now_us + 1_000_000)
+    assert (server.told, client.told) == ([b"first"], [])
+    assert network.pass_one(1, 2)
+    assert not network.pass_one(1, 2)
+    network.send(pipe, b"third", to_server=True)
+    run(scheduler, scheduler.now_us + 1_000_000)
+    assert server.told == [b"first", b"second"]
+    assert network.pass_one(2, 1)
+    assert client.told == [b"answer"]
+
+
 @pytest.mark.parametrize("heal", [Network.heal_all, Network.calm])
 def test_healing_everything_delivers_everything(network, scheduler, heal):
     _, server, pipe = connected(network, scheduler)
