@@ -218,6 +218,11 @@ def _counts_fetches_of_older_registrations(patches: Patches) -> None:
     patches.method(ReplicaState, "is_eligible", make)
 
 
+def _keeps_requests_of_a_lost_leadership(patches: Patches) -> None:
+    """Requests that wait at a leader go on waiting when another one leads."""
+    patches.method(ReplicaManager, "check_all", returning(None))
+
+
 LEADERS: Final[tuple[Mutant, ...]] = (
     by_seeds(201, _high_watermark_without_followers, "D1", "D2"),
     by_seeds(202, _expands_anyone, "D1", "D2"),
@@ -238,5 +243,6 @@ LEADERS: Final[tuple[Mutant, ...]] = (
     by_scenario(221, _deletes_without_followers, "delete_records"),
     by_scenario(222, _session_answers_records_alone, "fetch_session"),
     by_scenario(223, _session_forgets_what_is_asked, "fetch_session"),
+    by_scenario(225, _keeps_requests_of_a_lost_leadership, "produce_waits_at_a_leader_that_stops"),
     by_scenario(224, _lists_offsets_above_the_high_watermark, "offsets_by_time"),
 )

@@ -7,7 +7,7 @@ from simulator.mutants.records import RECORDS
 from tests.selection import thinned
 
 
-@pytest.mark.parametrize("mutant", thinned(RECORDS, every=9), ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", thinned(RECORDS, every=16), ids=lambda mutant: mutant.name)
 def test_a_mutant_dies(mutant):
     found = hunt(mutant.number, BASES[0], seconds_max=120.0)
     assert found.invariant in mutant.expected, found
