@@ -4,6 +4,7 @@ from functools import cache
 
 from tests.fuzz import (
     batch_targets,
+    broker_target,
     command_targets,
     dump_target,
     file_targets,
@@ -24,6 +25,7 @@ def all_targets() -> dict[str, Target]:
     modules = (
         wire_targets, batch_targets, file_targets, run_file_targets, text_targets, kernel_target,
         peer_target, command_targets, dump_target, past_targets, record_targets,
+        broker_target,
     )  # fmt: skip
     found = [target for module in modules for target in module.targets()]
     assert len({target.name for target in found}) == len(found)
