@@ -47,7 +47,7 @@ from broker.front import Front, Handler, used_interval_ms
 from broker.leader_links import LeaderLinks
 from broker.local_replicas import LocalReplicas
 from broker.producer_id_blocks import ProducerIdBlocks
-from broker.records_counts import LOGS_MAX, DelayedCount, RecordsCounts, log_sizes
+from broker.records_counts import LOGS_MAX, DelayedCount, RecordsCounts, log_sizes, quota_rates
 from broker.replica_views import LocalReplicaView, ReplicaFetchView, replica_view
 from broker.request_metrics import RequestMetrics
 from broker.services import Disk, Services
@@ -354,6 +354,7 @@ class Broker:
             delete_records=delete_records,
             replica_lag_max=fetchers.lag_max,
             failed_partitions=len(fetchers.failed),
+            quotas=quota_rates(self._quotas, self._throttles),
             logs=log_sizes(local.open_logs()) if len(local.hosted) <= LOGS_MAX else None,
         )
 

@@ -187,7 +187,13 @@ class ClientQuotas:
         if self.request.is_enabled:
             self._exempt.record(percent, self._clock.now_ms)
 
+    def rates(self, count_max: int) -> Iterator[ClientRate]:
+        """The rates used last, at most so many of each quota, for metrics."""
+        for quota in (self.produce, self.fetch, self.request):
+            if quota.is_enabled:
+                yield from quota.rates(count_max)
+
     @property
-    def exempt_rate(self) -> float:
-        """Percentage of a second for requests that are not throttled, for metrics."""
-        return self._exempt.per_second(self._clock.now_ms)
+    def exempt_percent(self) -> float | None:
+        """Time of requests that are not throttled, for metrics; None while time has no quota."""
+        return self._exempt.per_second(self._clock.now_ms) if self.request.is_enabled else None

@@ -5,14 +5,19 @@ from typing import Final
 
 import msgspec
 
+from broker.client_quotas import ClientQuotas, ClientRate
 from broker.request_metrics import KindCounts
 from replication.counters import Counters
+from replication.throttle import ReplicationQuotas
 from storage.checkpoints.recovery_points import TopicAndPartition
 from storage.logs.unified_log import UnifiedLog
 
 LOGS_MAX: Final = 250
 """Number of logs above which the sizes of each are not told: a series for each would be too many,
 and to make them would hold up the thread of the records."""
+
+CLIENTS_MAX: Final = 250
+"""Number of clients of a quota whose rates are told."""
 
 
 class DelayedCount(msgspec.Struct, frozen=True, gc=False):
@@ -33,6 +38,19 @@ class LogSize(msgspec.Struct, frozen=True, gc=False):
     log_start_offset: int
     log_end_offset: int
     segment_count: int
+
+
+class QuotaRates(msgspec.Struct, frozen=True, kw_only=True):
+    """Rates of what has quotas."""
+
+    clients: tuple[ClientRate, ...] = ()
+    """At most 250 of each quota: those who were served last."""
+    exempt_percent: float | None = None
+    """Of a thread, for requests that are not throttled; None while time has no quota."""
+    leader: float | None = None
+    """Bytes per second of throttled replicas that followers fetch; None without a throttle."""
+    follower: float | None = None
+    """The same, that followers here fetch."""
 
 
 class RecordsCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,8 +77,20 @@ class RecordsCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Records that the replica which is furthest behind its leader lacks; 0 without one."""
     failed_partitions: int
     """Followers that do not fetch until their leader epoch changes."""
+    quotas: QuotaRates
     logs: tuple[LogSize, ...] | None
     """Sorted; None for more than 250."""
+
+
+def quota_rates(clients: ClientQuotas, throttles: ReplicationQuotas) -> QuotaRates:
+    """Rates of the clients served last, and of throttled replication."""
+    leader, follower = throttles.leader, throttles.follower
+    return QuotaRates(
+        clients=tuple(clients.rates(CLIENTS_MAX)),
+        exempt_percent=clients.exempt_percent,
+        leader=leader.per_second if leader.is_used else None,
+        follower=follower.per_second if follower.is_used else None,
+    )
 
 
 def log_sizes(logs: Iterable[tuple[TopicAndPartition, UnifiedLog]]) -> tuple[LogSize, ...]:

@@ -10,6 +10,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from broker.records_counts import LogSize, RecordsCounts
+from inspection.quota_metrics import quota_metrics
 from inspection.request_metrics import request_metrics
 from replication.counters import Counters
 
@@ -36,6 +37,7 @@ def records_metrics(counts: RecordsCounts) -> Iterator[Metric]:
     yield from _fetchers(counts)
     yield from request_metrics(counts)
     yield from _connections(counts)
+    yield from quota_metrics(counts.quotas)
     if counts.logs is not None:
         yield from _logs(counts.logs)
 

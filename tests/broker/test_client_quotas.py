@@ -79,3 +79,17 @@ def test_throttles_of_the_image_are_those_of_leader_and_followers() -> None:
     driven.broker._throttles.leader.record(1)
     assert manager.is_throttled((A, 0), NodeId(2))
     assert fetchers._broker.quota is driven.broker._throttles.follower
+
+
+def test_rates_are_told_while_there_are_quotas() -> None:
+    driven = limited("request_percentage", 10.0)
+    list_offsets(driven, 400_000_000)
+    rates = driven.broker.counts().quotas
+    (client,) = rates.clients
+    assert (client.client_id, client.rate, rates.exempt_percent) == ("client", 10.0, 0)
+    assert (rates.leader, rates.follower) == (None, None)
+    for side, mark in (("leader", driven.broker._throttles.leader),
+                       ("follower", driven.broker._throttles.follower)):  # fmt: skip
+        mark.mark(A, None)
+        mark.record(200)
+        assert getattr(driven.broker.counts().quotas, side) == 200

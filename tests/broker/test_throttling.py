@@ -288,14 +288,16 @@ def test_a_produce_without_an_answer_is_throttled_by_its_bytes_only():
     assert produced(fronts, fronts.calls[0], 1_000, has_answer=False) == 0
     assert produced(fronts, fronts.calls[1], 200, has_answer=False) == 2_000
     assert list(fronts.quotas.request.rates(9)) == []
-    assert fronts.quotas.exempt_rate == 60
+    assert fronts.quotas.exempt_percent == 60
 
 
 def test_exempt_time_is_recorded_only_while_time_has_a_quota():
     fronts = timed_front(3_000_000_000, producer_byte_rate=100)
     fronts.receive(produce(20))
     produced(fronts, fronts.calls[0], 1, has_answer=False)
-    assert fronts.quotas.exempt_rate == 0
+    assert fronts.quotas.exempt_percent is None
+    fronts.quotas.publish(of_users(request_percentage=1))
+    assert fronts.quotas.exempt_percent == 0
 
 
 @pytest.mark.parametrize("key", [PRODUCED, "consumer_byte_rate", TIME])

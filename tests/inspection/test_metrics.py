@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from broker.records_counts import DelayedCount, LogSize, RecordsCounts
+from broker.client_quotas import ClientRate
+from broker.records_counts import DelayedCount, LogSize, QuotaRates, RecordsCounts
 from broker.request_metrics import FETCH_FOLLOWER, KindCounts, RequestTimes
 from inspection.metrics import ACTIVE, NodeMetrics, camel_case
 from inspection.recorder import Recorder
@@ -26,6 +27,17 @@ MS = 1_000_000
 DOCUMENT = Path(__file__).parents[2] / "docs" / "running.md"
 DOCUMENTED = re.compile(r"`(kafka_[a-z_F]+)(?:\{[a-zA-Z,]+\})?`")
 
+QUOTAS = QuotaRates(
+    clients=(
+        ClientRate("producer_byte_rate", "u", "", 61.0, None),
+        ClientRate("consumer_byte_rate", "", "c", 62.0, 63.0),
+        ClientRate("request_percentage", "u", "c", 64.0, 65.0),
+    ),
+    exempt_percent=66.0,
+    leader=67.0,
+    follower=68.0,
+)
+
 
 def scraped(recorder: Recorder | None = None) -> dict[str, float]:
     """Values by name and labels, of the leader of three combined nodes."""
@@ -38,11 +50,11 @@ def scraped(recorder: Recorder | None = None) -> dict[str, float]:
 
 
 def served_counts(kernel: Any) -> RecordsCounts:
-    """Counts of a broker with one connection, which asked for offsets."""
+    """Counts of a broker with one connection, which asked for offsets, and with rates of quotas."""
     driven = Beside(kernel).driven
     driven.connect()
     driven.request(LIST_OFFSETS, 7, list_offsets())
-    return driven.broker.counts()
+    return msgspec.structs.replace(driven.broker.counts(), quotas=QUOTAS)
 
 
 def scraped_of(node: RunningNode, counts: RecordsCounts | None = None) -> dict[str, float]:
@@ -207,15 +219,30 @@ def test_counts_of_records_under_kafkas_names() -> None:
         (delayed("numdelayedoperations", "DeleteRecords"), 33),
         ('kafka_server_replicafetchermanager_maxlag{clientId="Replica"}', 34),
         ('kafka_server_replicafetchermanager_failedpartitionscount{clientId="Replica"}', 35),
+        (quota("byte_rate", "Produce", "u", ""), 61),
+        (quota("byte_rate", "Fetch", "", "c"), 62),
+        (quota("throttle_time", "Fetch", "", "c"), 63),
+        (quota("request_time", "Request", "u", "c"), 64),
+        (quota("throttle_time", "Request", "u", "c"), 65),
+        ("kafka_server_request_exempt_request_time", 66),
+        ("kafka_server_leaderreplication_byte_rate", 67),
+        ("kafka_server_followerreplication_byte_rate", 68),
         ('kafka_log_log_size{partition="1",topic="t"}', 36),
         ('kafka_log_log_logstartoffset{partition="1",topic="t"}', 37),
         ('kafka_log_log_logendoffset{partition="1",topic="t"}', 38),
         ('kafka_log_log_numlogsegments{partition="1",topic="t"}', 39),
     ):
         assert values[name] == value, name
-    many = msgspec.structs.replace(counts, logs=None)
+    assert quota("throttle_time", "Produce", "u", "") not in values
+    many = msgspec.structs.replace(counts, logs=None, quotas=QuotaRates())
     values = scraped_of(RunningNode(world.kernel(1), world._now), many)
-    assert not [name for name in values if name.startswith("kafka_log_log_")]
+    absent = ("kafka_log_log_", "kafka_server_quota_", "kafka_server_request_exempt")
+    assert not [name for name in values if name.startswith(absent) or "replication_byte" in name]
+
+
+def quota(name: str, resource: str, user: str, client_id: str) -> str:
+    labels = f'clientId="{client_id}",resource="{resource}",user="{user}"'
+    return f"kafka_server_quota_{name}{{{labels}}}"
 
 
 def records_counts(counters: Counters) -> RecordsCounts:
@@ -229,6 +256,7 @@ def records_counts(counters: Counters) -> RecordsCounts:
             FETCH_FOLLOWER: KindCounts(3, (times(44),)),
         },
         request_errors={(PRODUCE, 0): 51, (FETCH, 3): 52},
+        quotas=QUOTAS,
         connections={"PLAINTEXT": 23, "OTHER": 24},
         queued_bytes=25,
         offline_replicas=26,
