@@ -128,6 +128,8 @@ def test_a_replica_of_other_brokers_is_left_out() -> None:
 
 def test_a_request_has_2250_assignments_and_the_next_follows() -> None:
     assert ASSIGNMENTS_PER_REQUEST == 2250
+    assert submitted(2_250).next_ms() == 100, "there may be more"
+    assert submitted(2_251).next_ms() == 0
     assignments = submitted(4_502)
     assert assignments.next_ms() == 0
     at = image(partitions=4_502)

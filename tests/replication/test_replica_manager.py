@@ -4,6 +4,7 @@ import errno
 from datetime import timedelta
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from replication.leader.alter_partition import RETRY_MS
@@ -26,7 +27,13 @@ from tests.replication.managers import (
     waiting,
     want,
 )
-from tests.replication.partitions import LAG_MS, WALL_MS, from_follower, registration
+from tests.replication.partitions import (
+    CONSUMER,
+    LAG_MS,
+    WALL_MS,
+    from_follower,
+    registration,
+)
 from tests.storage.test_unified_log import produced
 from wire.api_keys import ALTER_PARTITION
 from wire.errors import ErrorCode
@@ -111,6 +118,20 @@ def test_a_wait_ends_with_its_time_and_keeps_the_offset():
     managed.advance(1)
     result = only(managed.taken())[T0]
     assert (result.code, result.base_offset, result.log_start_offset) == (TIMED_OUT, 0, 0)
+
+
+def test_no_request_waits_longer_than_a_connection_may_be_idle():
+    managed = Managed()
+    managed.create(isr=(1, 2), replicas=(1, 2))
+    forever_ms = 2**31 - 1
+    assert managed.append(acks=-1, timeout_ms=forever_ms) == []
+    params = msgspec.structs.replace(CONSUMER, max_wait_ms=forever_ms)
+    assert managed.fetch((T0, 0), params=params) == []
+    managed.manager.delete_records({T0: 0}, timeout_ms=forever_ms, answer=managed.answers.append)
+    managed.advance(599_999)
+    assert managed.taken() == []
+    managed.advance(1)
+    assert len(managed.taken()) == 3
 
 
 def test_partitions_without_success_are_not_waited_for():
