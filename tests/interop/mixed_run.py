@@ -52,6 +52,8 @@ class Writer:
         )  # fmt: skip
         self._name = (codec or "none").encode()
         self.acknowledged: list[dict[int, int]] = [{} for _ in REPLICAS]
+        self.without_offset: list[set[int]] = [set() for _ in REPLICAS]
+        """Numbers of which the client knows that they are there, and not where: duplicates."""
         self.failures: list[str] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -71,10 +73,13 @@ class Writer:
 
     def _produce(self, number: int) -> None:
         def delivered(error: object, message: Any) -> None:
+            partition, offset = message.partition(), message.offset()
             if error is not None:
                 self.failures.append(f"{number}: {error}")
+            elif offset is None:
+                self.without_offset[partition].add(number)
             else:
-                self.acknowledged[message.partition()][message.offset()] = number
+                self.acknowledged[partition][offset] = number
 
         partition = number % len(REPLICAS)
         self._producer.produce(
@@ -82,7 +87,7 @@ class Writer:
         )
 
     def count(self) -> int:
-        return sum(map(len, self.acknowledged))
+        return sum(map(len, (*self.acknowledged, *self.without_offset)))
 
     def stop(self) -> None:
         self._stop.set()
@@ -116,6 +121,7 @@ def run(folder: Path, softwares: Mapping[int, Software], minutes: float) -> dict
             "softwares": [*softwares.values()],
             "kills": kills,
             "acknowledged": sum(writer.count() for writer in writers),
+            "without_offset": sum(len(n) for w in writers for n in w.without_offset),
             "records": records,
             "log_bytes": log_bytes,
             "leaders": cluster.leaders(TOPIC),
@@ -193,13 +199,16 @@ def read_back(cluster: MixedCluster, writers: list[Writer], partition: int) -> i
     first, end = readers.ends(TOPIC, partition=partition)
     assert first == 0
     found = [record.value for record in readers.consume(TOPIC, end, partition=partition)]
-    assert len(found) == len(set(found)), f"{partition=} has duplicates"
+    values = set(found)
+    assert len(found) == len(values), f"{partition=} has duplicates"
     for writer in writers:
         written = writer.acknowledged[partition]
         lost = [
             offset for offset, number in written.items() if found[offset] != writer.value(number)
         ]
         assert lost == [], f"{partition=} {len(lost)} lost, {lost[:3]=}"
+        missing = {writer.value(number) for number in writer.without_offset[partition]} - values
+        assert not missing, f"{partition=} {len(missing)} lost"
         in_order = [written[offset] for offset in sorted(written)]
         assert in_order == sorted(in_order), f"{partition=} out of order"
     return end
