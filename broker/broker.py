@@ -47,7 +47,14 @@ from broker.front import Front, Handler, used_interval_ms
 from broker.leader_links import LeaderLinks
 from broker.local_replicas import LocalReplicas
 from broker.producer_id_blocks import ProducerIdBlocks
-from broker.records_counts import LOGS_MAX, DelayedCount, RecordsCounts, log_sizes, quota_rates
+from broker.records_counts import (
+    LOGS_MAX,
+    DelayedCount,
+    RecordsCounts,
+    SessionCount,
+    log_sizes,
+    quota_rates,
+)
 from broker.replica_views import LocalReplicaView, ReplicaFetchView, replica_view
 from broker.request_metrics import RequestMetrics
 from broker.services import Disk, Services
@@ -158,7 +165,8 @@ class Broker:
             replicas=self._replicas,
             fetchers=self._fetchers,
         )
-        handlers = self._handlers(vfs, rng)
+        self._sessions = FetchSessionCache(config.fetch_session_slots, rng)
+        handlers = self._handlers(vfs)
         self.apis = frozenset(handlers)
         """Keys of the APIs that are served here, and not by the kernel."""
         self._front = Front(
@@ -210,7 +218,7 @@ class Broker:
             disk_failed=self._on_disk_failure,
         )
 
-    def _handlers(self, vfs: Vfs, rng: Rng) -> dict[int, Handler]:
+    def _handlers(self, vfs: Vfs) -> dict[int, Handler]:
         """Make the handlers of the APIs about records."""
         config, image, replicas = self.config, self._newest_image, self._replicas
         access = Access(config.access, image)
@@ -218,10 +226,9 @@ class Broker:
         blocks = ProducerIdBlocks(config.node_id, self._broker_epoch, self._clock, self._asks)
         offsets = ListOffsets(partitions, access, self._on_disk_failure)
         log_dirs = DescribeLogDirs(config, image, access, self._local.logs_in, vfs.volume)
-        sessions = FetchSessionCache(config.fetch_session_slots, rng)
         fetch = Fetch(
             replicas,
-            FetchManager(sessions),
+            FetchManager(self._sessions),
             access,
             image=image,
             clock=self._clock,
@@ -347,6 +354,11 @@ class Broker:
             request_errors=dict(self._requests.errors),
             connections=self._front.connection_counts(),
             queued_bytes=self._front.queued_bytes,
+            queued_bytes_max=self.config.queued_bytes_max,
+            queued_requests=self._front.queued_count,
+            sessions=SessionCount(
+                len(self._sessions), self._sessions.partition_count, self._sessions.eviction_count
+            ),
             offline_replicas=local.offline_count,
             offline_log_dirs=len(local.failed_log_dirs),
             produce=produce,

@@ -145,6 +145,11 @@ class Front:
         return Counter(client.listener for client in self._clients.values())
 
     @property
+    def queued_count(self) -> int:
+        """Frames that are not taken yet."""
+        return sum(len(client.waiting) for client in self._clients.values())
+
+    @property
     def queued_bytes(self) -> int:
         """Bytes of the frames of unanswered calls that count for the limit."""
         return self._queued_bytes

@@ -29,6 +29,15 @@ class DelayedCount(msgspec.Struct, frozen=True, gc=False):
     """NumDelayedOperations."""
 
 
+class SessionCount(msgspec.Struct, frozen=True, gc=False):
+    """Fetch sessions."""
+
+    open: int
+    partitions: int
+    evicted: int
+    """Since the start."""
+
+
 class LogSize(msgspec.Struct, frozen=True, gc=False):
     """One open log."""
 
@@ -38,6 +47,7 @@ class LogSize(msgspec.Struct, frozen=True, gc=False):
     log_start_offset: int
     log_end_offset: int
     segment_count: int
+    producer_count: int
 
 
 class QuotaRates(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +78,11 @@ class RecordsCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Open ones by listener."""
     queued_bytes: int
     """Bytes of unanswered requests that count for `queued.max.request.bytes`."""
+    queued_bytes_max: int
+    """`queued.max.request.bytes`."""
+    queued_requests: int
+    """Requests that were received and not begun."""
+    sessions: SessionCount
     offline_replicas: int
     offline_log_dirs: int
     produce: DelayedCount
@@ -102,6 +117,7 @@ def log_sizes(logs: Iterable[tuple[TopicAndPartition, UnifiedLog]]) -> tuple[Log
             log_start_offset=log.log_start_offset,
             log_end_offset=log.end_offset,
             segment_count=len(log.log.segments),
+            producer_count=len(log.producers),
         )
         for name, log in sorted(logs, key=lambda each: each[0])
     )

@@ -266,6 +266,7 @@ class NodeMetrics:
             (manager + "underreplicatedpartitions", counts.under_replicated_here, "led here"),
             (manager + "underminisrpartitioncount", counts.under_min_isr_here, "led here"),
             (manager + "atminisrpartitioncount", counts.at_min_isr_here, "led here"),
+            (manager + "reassigningpartitions", counts.reassigning_here, "led here"),
             (
                 "kafka_server_kafkaserver_brokerstate",
                 3 if node.is_unfenced else 2,

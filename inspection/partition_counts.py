@@ -18,6 +18,7 @@ class Counts(NamedTuple):
     under_replicated_here: int = 0
     under_min_isr_here: int = 0
     at_min_isr_here: int = 0
+    reassigning_here: int = 0
 
 
 class PartitionCounts:
@@ -43,7 +44,7 @@ class PartitionCounts:
 
 def count(image: Image, node_id: int, min_insync_default: int) -> Counts:
     """Count in one pass over all partitions."""
-    partitions = offline = imbalanced = led = hosted = under = under_min = at_min = 0
+    partitions = offline = imbalanced = led = hosted = under = under_min = at_min = moving = 0
     for topic in image.topics.values():
         minimum = min_insync_replicas(image, topic.name, min_insync_default)
         for partition in topic.partitions.values():
@@ -57,7 +58,8 @@ def count(image: Image, node_id: int, min_insync_default: int) -> Counts:
                 under += in_sync < replicas
                 under_min += in_sync < min(minimum, replicas)
                 at_min += in_sync == min(minimum, replicas)
-    return Counts(partitions, offline, imbalanced, led, hosted, under, under_min, at_min)
+                moving += partition.is_reassigning
+    return Counts(partitions, offline, imbalanced, led, hosted, under, under_min, at_min, moving)
 
 
 def _same_counts(one: Image, other: Image) -> bool:

@@ -17,6 +17,7 @@ from replication.counters import Counters
 TOPICS: Final = "kafka_server_brokertopicmetrics_"
 MANAGER: Final = "kafka_server_replicamanager_"
 PURGATORY: Final = "kafka_server_delayedoperationpurgatory_"
+SESSIONS: Final = "kafka_server_fetchsessioncache_"
 FETCHERS: Final = "kafka_server_replicafetchermanager_"
 LOG: Final = "kafka_log_log_"
 
@@ -34,6 +35,7 @@ def records_metrics(counts: RecordsCounts) -> Iterator[Metric]:
     ):
         yield GaugeMetricFamily(name, text, float(value))
     yield from _delayed(counts)
+    yield from _sessions(counts)
     yield from _fetchers(counts)
     yield from request_metrics(counts)
     yield from _connections(counts)
@@ -73,11 +75,45 @@ def _counters(counters: Counters) -> Iterator[Metric]:
             counters.failed_fetch_requests,
             "partitions with an unexpected error",
         ),
+        (TOPICS + "bytesrejected", counters.bytes_rejected, "bytes of batches that are too large"),
+        (TOPICS + "nokeycompactedtopicrecords", counters.no_key_records, "records without a key"),
+        (TOPICS + "invalidmessagecrcrecords", counters.invalid_crcs, "batches with another CRC"),
+        (
+            TOPICS + "invalidoffsetorsequencerecords",
+            counters.invalid_offsets_or_sequences,
+            "batches with a wrong header",
+        ),
+        (
+            "kafka_server_delayedproducemetrics_expires",
+            counters.expired_produces,
+            "partitions that a Produce awaited in vain",
+        ),
         (MANAGER + "isrshrinks", counters.isr_shrinks, "adopted by the controller"),
         (MANAGER + "isrexpands", counters.isr_expands, "adopted by the controller"),
         (MANAGER + "failedisrupdates", counters.failed_isr_updates, "refused by the controller"),
     ):
         yield CounterMetricFamily(name, f"{text}, since the start", float(value))
+
+
+def _sessions(counts: RecordsCounts) -> Iterator[Metric]:
+    """Fetch sessions, and waits of Fetches that ended with their time."""
+    sessions = counts.sessions
+    for name, value, text in (
+        ("numincrementalfetchsessions", sessions.open, "open fetch sessions"),
+        ("numincrementalfetchpartitionscached", sessions.partitions, "partitions of sessions"),
+    ):
+        yield GaugeMetricFamily(SESSIONS + name, text, float(value))
+    text = "sessions that made room, since the start"
+    name = SESSIONS + "incrementalfetchsessionevictions"
+    yield CounterMetricFamily(name, text, float(sessions.evicted))
+    expired = CounterMetricFamily(
+        "kafka_server_delayedfetchmetrics_expires",
+        "Fetches whose wait ended, since the start",
+        labels=["fetcherType"],
+    )
+    expired.add_metric(["consumer"], float(counts.counters.expired_consumer_fetches))
+    expired.add_metric(["follower"], float(counts.counters.expired_follower_fetches))
+    yield expired
 
 
 def _delayed(counts: RecordsCounts) -> Iterator[Metric]:
@@ -110,6 +146,13 @@ def _fetchers(counts: RecordsCounts) -> Iterator[Metric]:
 
 
 def _connections(counts: RecordsCounts) -> Iterator[Metric]:
+    used, most = counts.queued_bytes, counts.queued_bytes_max
+    for name, value, text in (
+        ("socketserver_memorypoolused", used, "bytes of unanswered requests"),
+        ("socketserver_memorypoolavailable", max(0, most - used), "bytes up to the limit"),
+        ("requestchannel_requestqueuesize", counts.queued_requests, "requests that wait for room"),
+    ):
+        yield GaugeMetricFamily(f"kafka_network_{name}", text, float(value))
     connections = GaugeMetricFamily(
         "kafka_server_socketservermetrics_connection_count",
         "open connections to a broker listener",
@@ -121,6 +164,8 @@ def _connections(counts: RecordsCounts) -> Iterator[Metric]:
 
 
 def _logs(logs: Sequence[LogSize]) -> Iterator[Metric]:
+    producers = sum(log.producer_count for log in logs)
+    yield GaugeMetricFamily(MANAGER + "produceridcount", "producers of all logs", float(producers))
     families = [
         GaugeMetricFamily(LOG + name, text, labels=["topic", "partition"])
         for name, text in (

@@ -11,6 +11,7 @@ import msgspec
 
 from replication.leader.appending import WITHOUT_LOG_START, AppendResult
 from replication.leader.isr import Outcome, PartitionState, PendingExpandIsr
+from storage.logs.log_validator import WITHOUT_KEY
 from wire.errors import ErrorCode
 
 _NOT_FAILED: Final = WITHOUT_LOG_START | {ErrorCode.none}
@@ -38,6 +39,19 @@ class Counters(msgspec.Struct):
     isr_shrinks: int = 0
     isr_expands: int = 0
     failed_isr_updates: int = 0
+    bytes_rejected: int = 0
+    """Of batches larger than `max.message.bytes`."""
+    no_key_records: int = 0
+    """Records without a key that a compacted topic refused."""
+    invalid_crcs: int = 0
+    """Batches with another checksum."""
+    invalid_offsets_or_sequences: int = 0
+    """Batches whose header contradicts itself, or is not one of a client's."""
+    expired_produces: int = 0
+    """Partitions that a Produce awaited in vain."""
+    expired_consumer_fetches: int = 0
+    """Fetches whose wait ended before there was enough to read."""
+    expired_follower_fetches: int = 0
 
     def appended(self, result: AppendResult, size_bytes: int) -> None:
         """Count the append of a batch, with its outcome."""
@@ -45,8 +59,28 @@ class Counters(msgspec.Struct):
         if result.code is ErrorCode.none:
             self.messages_in += result.end_offset - result.base_offset
             self.bytes_in += size_bytes
-        elif result.code not in _NOT_FAILED:
+            return
+        if result.code not in _NOT_FAILED:
             self.failed_produce_requests += 1
+        self._refused(result, size_bytes)
+
+    def _refused(self, result: AppendResult, size_bytes: int) -> None:
+        """Count what is wrong with a batch."""
+        if result.code is ErrorCode.message_too_large:
+            self.bytes_rejected += size_bytes
+        elif result.code is ErrorCode.corrupt_message:
+            self.invalid_crcs += 1
+        elif result.code is ErrorCode.invalid_record:
+            texts = [each.message for each in result.record_errors]
+            self.no_key_records += sum(text.startswith(WITHOUT_KEY) for text in texts)
+            self.invalid_offsets_or_sequences += not texts
+
+    def expired(self, *, is_follower: bool) -> None:
+        """Count a Fetch whose wait has ended."""
+        if is_follower:
+            self.expired_follower_fetches += 1
+        else:
+            self.expired_consumer_fetches += 1
 
     def sent(self, records_bytes: int, *, is_to_follower: bool) -> None:
         """Count records of an answer to a Fetch."""

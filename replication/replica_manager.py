@@ -469,8 +469,10 @@ class ReplicaManager:
         """Answer the requests whose deadline has come; shrink ISRs if it is time."""
         now_ms = self._clock.now_ms
         for produce in self._produces.expire(now_ms):
+            self._counters.expired_produces += len(produce.pending)
             self._end_produce(produce)
         for fetch in self._fetches.expire(now_ms):
+            self._counters.expired(is_follower=fetch.params.replica_id is not None)
             self._end_fetch(fetch)
         for deletion in self._deletions.expire(now_ms):
             deletion.request(deletion.results)

@@ -33,6 +33,8 @@ from wire.types import Offset
 NO_TIMESTAMP_MS: Final = -1
 ZSTD_VERSION_MIN: Final = 7
 """First version of Produce whose batches may be compressed by zstd (KIP-110)."""
+WITHOUT_KEY: Final = "Compacted topic cannot accept message without key"
+"""Begin of the error of such a record."""
 _SHOWN_ERRORS_MAX: Final = 3
 _ATTRIBUTES: Final = struct.Struct(">h")
 _TIMESTAMP: Final = struct.Struct(">q")
@@ -270,8 +272,8 @@ def _check_records(
     code = ErrorCode.invalid_record
     for index, record in enumerate(records):
         if rules.is_compacted and record.key is None:
-            text = "Compacted topic cannot accept message without key in topic partition"
-            errors.append(RecordError(index, f"{text} {partition}"))
+            text = f"{WITHOUT_KEY} in topic partition {partition}"
+            errors.append(RecordError(index, text))
         elif not is_append_time and _is_out_of_range(record.timestamp_ms, rules, wall_ms):
             code = ErrorCode.invalid_timestamp
             first_ms, last_ms = _java_long(wall_ms - rules.before_ms_max), wall_ms

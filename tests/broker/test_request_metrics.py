@@ -51,10 +51,11 @@ def test_a_request_that_is_answered_by_its_handler_is_never_remote():
 def test_the_wait_for_room_is_time_in_the_queue():
     fronts = ready()
     fronts.receive(produce(900), produce(200))
-    assert len(fronts.calls) == 1, "no room for the second"
+    assert len(fronts.calls) == fronts.front.queued_count == 1, "no room for the second"
     fronts.now_ns += REMOTE
     fronts.metrics.step()
     fronts.answer(fronts.calls[0], b"")
+    assert fronts.front.queued_count == 0
     fronts.answer(fronts.calls[1], b"")
     first, second = fronts.metrics.kinds()[PRODUCE].newest
     assert (first.queue_ns, second.queue_ns) == (QUEUE, QUEUE + LOCAL + REMOTE)

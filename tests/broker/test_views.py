@@ -6,14 +6,15 @@ import pytest
 
 from broker import broker, replica_views
 from broker.events import ConnectionOpened, StopRequested
-from broker.records_counts import DelayedCount, LogSize
+from broker.records_counts import DelayedCount, LogSize, SessionCount, log_sizes
 from broker.replica_views import FollowerView, ReplicaFetchView, SegmentView
+from simulator.cluster.memory_vfs import MemoryVfs
 from tests.broker.brokers import LOG_DIR, Driven
 from tests.broker.fronts import LISTENER
 from tests.broker.metadata_log import A, B
 from tests.broker.test_broker import append, list_offsets
 from tests.broker.test_replication import BATCH_BYTES, Pair, fetch, produce
-from tests.storage.test_unified_log import produced
+from tests.storage.test_unified_log import NOW, opened, produced
 from wire.api_keys import FETCH, LIST_OFFSETS, PRODUCE
 from wire.types import TopicId
 
@@ -209,7 +210,17 @@ def test_counts_of_records_and_requests() -> None:
     assert leader.counters.bytes_out == 0, "the value before does not change"
     assert (counts.requests[PRODUCE, 13], counts.requests[FETCH, 17]) == (1, 1)
     assert counts.connections == {LISTENER: 2}
-    assert counts.logs == (LogSize("a", 0, BATCH_BYTES, 0, 2, 1),)
+    assert counts.sessions == SessionCount(open=1, partitions=1, evicted=0), "the follower's"
+    assert counts.queued_bytes_max == 64 << 20
+    assert counts.logs == (LogSize("a", 0, BATCH_BYTES, 0, 2, 1, 0),)
+
+
+def test_producers_of_a_log_are_counted() -> None:
+    log = opened(MemoryVfs())
+    log.append_as_leader(produced(NOW, producer=5), 3, NOW)
+    log.append_as_leader(produced(NOW, producer=6), 3, NOW)
+    (size,) = log_sizes([(("a", 0), log)])
+    assert size.producer_count == 2
 
 
 def test_requests_that_wait_and_the_bytes_that_they_hold() -> None:

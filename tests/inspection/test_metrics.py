@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from broker.client_quotas import ClientRate
-from broker.records_counts import DelayedCount, LogSize, QuotaRates, RecordsCounts
+from broker.records_counts import DelayedCount, LogSize, QuotaRates, RecordsCounts, SessionCount
 from broker.request_metrics import FETCH_FOLLOWER, KindCounts, RequestTimes
 from inspection.metrics import ACTIVE, NodeMetrics, camel_case
 from inspection.recorder import Recorder
@@ -187,7 +187,7 @@ def test_features_are_named_as_kafka_names_them() -> None:
 
 
 def test_counts_of_records_under_kafkas_names() -> None:
-    counters = Counters(*range(1, 13))
+    counters = Counters(*range(1, 20))
     counts = records_counts(counters)
     world = ready_world()
     values = scraped_of(RunningNode(world.kernel(1), world._now), counts)
@@ -259,6 +259,9 @@ def records_counts(counters: Counters) -> RecordsCounts:
         quotas=QUOTAS,
         connections={"PLAINTEXT": 23, "OTHER": 24},
         queued_bytes=25,
+        queued_bytes_max=125,
+        queued_requests=61,
+        sessions=SessionCount(62, 63, 64),
         offline_replicas=26,
         offline_log_dirs=27,
         produce=DelayedCount(28, 29),
@@ -266,8 +269,44 @@ def records_counts(counters: Counters) -> RecordsCounts:
         delete_records=DelayedCount(32, 33),
         replica_lag_max=34,
         failed_partitions=35,
-        logs=(LogSize("t", 1, 36, 37, 38, 39),),
+        logs=(LogSize("t", 1, 36, 37, 38, 39, 40), LogSize("u", 0, 1, 1, 1, 1, 5)),
     )
+
+
+def test_refusals_waits_and_sessions_under_kafkas_names() -> None:
+    counters = Counters(*range(1, 20))
+    world = ready_world()
+    values = scraped_of(RunningNode(world.kernel(1), world._now), records_counts(counters))
+    topics = "kafka_server_brokertopicmetrics_"
+    expired = "kafka_server_delayedfetchmetrics_expires_total"
+    sessions = "kafka_server_fetchsessioncache_"
+    for name, value in (
+        (topics + "bytesrejected_total", counters.bytes_rejected),
+        (topics + "nokeycompactedtopicrecords_total", counters.no_key_records),
+        (topics + "invalidmessagecrcrecords_total", counters.invalid_crcs),
+        (
+            topics + "invalidoffsetorsequencerecords_total",
+            counters.invalid_offsets_or_sequences,
+        ),
+        ("kafka_server_delayedproducemetrics_expires_total", counters.expired_produces),
+        (expired + '{fetcherType="consumer"}', counters.expired_consumer_fetches),
+        (expired + '{fetcherType="follower"}', counters.expired_follower_fetches),
+        ("kafka_network_socketserver_memorypoolused", 25),
+        ("kafka_network_socketserver_memorypoolavailable", 100),
+        ("kafka_network_requestchannel_requestqueuesize", 61),
+        (sessions + "numincrementalfetchsessions", 62),
+        (sessions + "numincrementalfetchpartitionscached", 63),
+        (sessions + "incrementalfetchsessionevictions_total", 64),
+        ("kafka_server_replicamanager_produceridcount", 45),
+    ):
+        assert values[name] == value, name
+
+
+def test_a_large_request_alone_leaves_nothing_available() -> None:
+    world = ready_world()
+    counts = msgspec.structs.replace(records_counts(Counters()), queued_bytes=126)
+    values = scraped_of(RunningNode(world.kernel(1), world._now), counts)
+    assert values["kafka_network_socketserver_memorypoolavailable"] == 0
 
 
 def test_requests_under_kafkas_names() -> None:

@@ -21,6 +21,15 @@ def test_partitions_led_here_by_their_isr() -> None:
     assert (counts.offline, counts.imbalanced) == (0, 1)
 
 
+def test_partitions_led_here_that_are_being_reassigned() -> None:
+    log = MetadataLog()
+    log.topic(partitions=4, replicas=(1, 2, 3))
+    log.change(1, adding_replicas=(3,))
+    log.change(2, removing_replicas=(3,))
+    log.change(3, removing_replicas=(3,), leader=2)
+    assert count(log.image, 1, 1).reassigning_here == 2
+
+
 def test_more_in_sync_replicas_than_there_are_cannot_be_asked_for() -> None:
     log = MetadataLog()
     log.topic(replicas=(1, 2), min_insync_replicas="5")

@@ -1,5 +1,6 @@
 """Counts of appends, reads and answers to proposals, as Kafka counts them."""
 
+import msgspec
 import pytest
 
 from replication.counters import Counters
@@ -11,12 +12,14 @@ from replication.leader.isr import (
     PendingShrinkIsr,
     ProposedIsr,
 )
+from storage.logs.log_validator import WITHOUT_KEY, AppendRules, RecordError
 from tests.replication.leader.test_fetching import filled
 from tests.replication.managers import T0, T1, Managed, codes, waiting, want
 from tests.replication.partitions import LAG_MS, WALL_MS
 from tests.replication.test_replica_manager import ALONE, PAIR, answer, expansion
 from tests.storage.test_unified_log import produced
 from wire.errors import ErrorCode
+from wire.types import NodeId
 
 PROPOSED = ProposedIsr(leader_epoch=1, partition_epoch=1, isr=(), leader_recovery_state=0)
 COMMITTED = CommittedPartitionState((1, 2))
@@ -47,7 +50,53 @@ def test_appends_are_counted_with_their_records_and_bytes():
 def test_errors_of_clients_and_moved_leaders_are_no_failures(code, count):
     counters = Counters()
     counters.appended(AppendResult(code=code), 100)
-    assert counters == Counters(produce_requests=1, failed_produce_requests=count)
+    assert (counters.produce_requests, counters.failed_produce_requests) == (1, count)
+
+
+@pytest.mark.parametrize(
+    ("code", "texts", "field", "count"),
+    [
+        (ErrorCode.message_too_large, (), "bytes_rejected", 100),
+        (ErrorCode.corrupt_message, (), "invalid_crcs", 1),
+        (ErrorCode.invalid_record, (), "invalid_offsets_or_sequences", 1),
+        (ErrorCode.invalid_record, (f"{WITHOUT_KEY} x", f"{WITHOUT_KEY} y"), "no_key_records", 2),
+        (ErrorCode.invalid_record, ("another",), "no_key_records", 0),
+        (ErrorCode.invalid_timestamp, ("late",), "no_key_records", 0),
+    ],
+)
+def test_what_is_wrong_with_a_batch_is_counted(code, texts, field, count):
+    counters = Counters()
+    errors = tuple(RecordError(i, text) for i, text in enumerate(texts))
+    counters.appended(AppendResult(code=code, record_errors=errors), 100)
+    names = "bytes_rejected", "invalid_crcs", "invalid_offsets_or_sequences", "no_key_records"
+    assert {n: getattr(counters, n) for n in names} == dict.fromkeys(names, 0) | {field: count}
+
+
+def test_a_record_without_a_key_begins_its_error_as_it_is_counted():
+    managed = Managed()
+    managed.create(rules=AppendRules(is_compacted=True), **ALONE)
+    managed.append({T0: produced(WALL_MS, WALL_MS)})
+    assert managed.counters.no_key_records == 2
+
+
+def test_partitions_that_a_produce_awaits_in_vain_are_counted():
+    managed = Managed()
+    managed.create(**PAIR)
+    managed.create(T1, **ALONE)
+    managed.append({T0: produced(WALL_MS), T1: produced(WALL_MS)}, acks=-1)
+    managed.advance(60_000)
+    assert managed.counters.expired_produces == 1
+
+
+@pytest.mark.parametrize(("replica", "expected"), [(None, (1, 0)), (NodeId(2), (0, 1))])
+def test_fetches_whose_wait_ends_are_counted_by_reader(replica, expected):
+    managed = Managed()
+    managed.create(**PAIR)
+    params = msgspec.structs.replace(waiting(), replica_id=replica)
+    managed.fetch((T0, 0), params=params)
+    managed.advance(60_000)
+    counters = managed.counters
+    assert (counters.expired_consumer_fetches, counters.expired_follower_fetches) == expected
 
 
 def test_reads_are_counted_once_for_each_partition_of_a_request():
