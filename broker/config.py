@@ -30,6 +30,8 @@ class UpkeepConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`log.flush.start.offset.checkpoint.interval.ms`"""
     high_watermark_ms: int = 5_000
     """`replica.high.watermark.checkpoint.interval.ms`"""
+    producer_check_ms: int = 600_000
+    """`producer.id.expiration.check.interval.ms`"""
     recovery_threads: int = 2
     """`num.recovery.threads.per.data.dir`"""
     producer_expiration_ms: int = 86_400_000

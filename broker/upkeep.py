@@ -1,4 +1,4 @@
-"""The regular upkeep of a broker's logs: retention, flushes, recorded offsets, removals.
+"""The regular upkeep of a broker's logs: retention, flushes, offsets, producers, removals.
 
 A step deletes at most `SEGMENTS_PER_STEP` segments and looks at `LOGS_PER_STEP` logs; files are
 synced, recorded and removed in lanes. What a disk refuses takes its log directory offline; a full
@@ -64,12 +64,15 @@ class Upkeep:
             "recovery_points": (config.recovery_point_ms, self._begin_epochs),
             "log_starts": (config.log_start_ms, self._record_log_starts),
             "high_watermarks": (config.high_watermark_ms, self._record_high_watermarks),
+            "producers": (config.producer_check_ms, self._begin_expiry),
         }
         self._due_ms: dict[str, int] = {}
         self._to_clean: deque[TopicAndPartition] = deque()
         """Logs that the running check of retention has not seen."""
         self._to_record: deque[TopicAndPartition] = deque()
         """Logs whose epochs are written before the recovery points are."""
+        self._to_expire: deque[TopicAndPartition] = deque()
+        """Logs whose producers the running check has not seen."""
         self._recording: set[tuple[str, str]] = set()
         """Files of offsets that are being written, by kind and log directory."""
 
@@ -78,13 +81,14 @@ class Upkeep:
         now_ms = self._services.now_ms
         self._due_ms = dict.fromkeys(self._schedules, now_ms + INITIAL_DELAY_MS)
         self._due_ms["high_watermarks"] = now_ms
+        self._due_ms["producers"] = now_ms + self._schedules["producers"][0]
 
     def next_ms(self) -> int | None:
         """Instant of the next `tick`; None before the start."""
         if not self._due_ms:
             return None
         now_ms, wall_ms = self._services.now_ms, self._services.wall_ms
-        if self._to_clean or self._to_record:
+        if self._to_clean or self._to_record or self._to_expire:
             return now_ms
         due_ms = min(self._due_ms.values())
         removal_ms = self._manager.next_removal_ms
@@ -102,6 +106,7 @@ class Upkeep:
         if self._due_ms:
             self._clean_some()
             self._record_some_epochs()
+            self._expire_some_producers()
             self._remove_due()
 
     # -- retention ------------------------------------------------------------------------------
@@ -208,6 +213,18 @@ class Upkeep:
             self._refused(path, error)
 
         return done
+
+    # -- producers ------------------------------------------------------------------------------
+
+    def _begin_expiry(self) -> None:
+        if not self._to_expire:
+            self._to_expire.extend(sorted(self._manager.keys()))
+
+    def _expire_some_producers(self) -> None:
+        for _ in range(min(LOGS_PER_STEP, len(self._to_expire))):
+            log = self._manager.get(*self._to_expire.popleft())
+            if log is not None:  # else it was deleted or its log directory failed meanwhile
+                log.producers.remove_expired(self._services.wall_ms)
 
     # -- removals -------------------------------------------------------------------------------
 

@@ -47,6 +47,7 @@ INTERVALS: Final = (
     Interval("log.flush.offset.checkpoint.interval.ms", "recovery_point_ms"),
     Interval("log.flush.start.offset.checkpoint.interval.ms", "log_start_ms"),
     Interval("replica.high.watermark.checkpoint.interval.ms", "high_watermark_ms"),
+    Interval("producer.id.expiration.check.interval.ms", "producer_check_ms"),
 )
 RECORDS_KEYS: Final = frozenset(number.key for number in (*NUMBERS, *INTERVALS))
 """Keys of the broker itself."""

@@ -6,15 +6,17 @@ import pytest
 
 from broker.config import UpkeepConfig
 from broker.effects import DirectoryFailed, Lane
+from broker.upkeep import LOGS_PER_STEP
 from storage.checkpoints.checkpoint_files import OffsetCheckpoint
 from storage.errors import FsyncError
 from tests.broker.metadata_log import D2, A, B
-from tests.broker.record_hosts import Host, with_topics
+from tests.broker.record_hosts import START_MS, WALL_MS, Host, with_topics
 from tests.storage.test_unified_log import produced
 
 POINTS = "recovery-point-offset-checkpoint"
 STARTS = "log-start-offset-checkpoint"
 WATERMARKS = "replication-offset-checkpoint"
+LONG_MS = 1 << 40
 SIZE = len(produced(1).buffer)
 
 
@@ -122,6 +124,57 @@ def test_what_is_no_error_of_a_disk_is_raised() -> None:
     _, _, _, done = _records(host)[0]
     with pytest.raises(ZeroDivisionError):
         done(ZeroDivisionError())
+
+
+# ---- producers ---------------------------------------------------------------------------------
+
+
+def with_producers(check_ms: int) -> tuple[Host, list]:
+    """A host with a log more than a step looks at for producers, which expire after 700 s."""
+    count = LOGS_PER_STEP + 1
+    upkeep = UpkeepConfig(
+        producer_check_ms=check_ms,
+        producer_expiration_ms=700_000,
+        retention_check_ms=LONG_MS,
+        recovery_point_ms=LONG_MS,
+        log_start_ms=LONG_MS,
+        high_watermark_ms=LONG_MS,
+    )
+    host = Host(with_topics("a", partitions=count), upkeep=upkeep).started()
+    for number in range(count):
+        host.partition(number).append_as_leader(
+            produced(WALL_MS, producer=7), required_acks=1, wall_ms=WALL_MS, now_ms=START_MS
+        )
+    return host, [host.partition(number).log.producers for number in range(count)]
+
+
+def test_producers_that_write_no_more_are_forgotten_at_the_check_of_each_10_minutes() -> None:
+    host, producers = with_producers(UpkeepConfig().producer_check_ms)
+    host.pass_ms(1_199_999)
+    assert all(map(len, producers)), "the check before was too early for them"
+    host._set(host.clock.now_ms + 1)
+    assert host.local.next_ms() == host.clock.now_ms
+    host.local.tick()
+    assert sum(map(len, producers)) == 1, "a step looks at some logs"
+    assert host.local.next_ms() == host.clock.now_ms
+    host.local.tick()
+    assert sum(map(len, producers)) == 0
+
+
+def test_a_check_of_producers_goes_on_before_the_next_and_without_logs_that_are_gone() -> None:
+    host, producers = with_producers(800_000)
+    host.pass_ms(799_999)
+    host._set(host.clock.now_ms + 1)
+    host.local.tick()
+    host._set(host.clock.now_ms + 800_000)
+    host.local.tick()
+    assert sum(map(len, producers)) == 0
+    assert host.local.next_ms() == host.clock.now_ms + 800_000, "it did not begin anew"
+    host._set(host.clock.now_ms + 800_000)
+    host.local.tick()
+    host.log.remove()
+    host.publish()
+    host.local.tick()
 
 
 # ---- flushes -----------------------------------------------------------------------------------
