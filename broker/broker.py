@@ -353,6 +353,7 @@ class Broker:
             request_times=self._requests.kinds(),
             request_errors=dict(self._requests.errors),
             connections=self._front.connection_counts(),
+            accepted=dict(self._front.accepted),
             queued_bytes=self._front.queued_bytes,
             queued_bytes_max=self.config.queued_bytes_max,
             queued_requests=self._front.queued_count,

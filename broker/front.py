@@ -133,6 +133,8 @@ class Front:
         self._starved: dict[int, Client] = {}
         self._woken: dict[int, Client] = {}
         self._is_serving = False
+        self.accepted: Counter[str] = Counter()
+        """Connections since the start, by listener."""
         self.requests: dict[tuple[int, int], int] = {}
         """Calls since the start, by API key and version."""
 
@@ -168,6 +170,7 @@ class Front:
         if not self._clients:
             self._used_ms = self._clock.now_ms + self._used_interval_ms
         self._clients[connection_id] = Client(connection_id, listener, client_host)
+        self.accepted[listener] += 1
         self._effects.append(OpenAtKernel(connection_id, listener, client_host))
 
     def received(self, connection_id: int, frames: Sequence[bytearray]) -> None:

@@ -76,6 +76,8 @@ class RecordsCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Errors in answers since the start, by API key and code; 0 is no error."""
     connections: Mapping[str, int]
     """Open ones by listener."""
+    accepted: Mapping[str, int]
+    """Those since the start, by listener."""
     queued_bytes: int
     """Bytes of unanswered requests that count for `queued.max.request.bytes`."""
     queued_bytes_max: int

@@ -17,6 +17,7 @@ from replication.counters import Counters
 TOPICS: Final = "kafka_server_brokertopicmetrics_"
 MANAGER: Final = "kafka_server_replicamanager_"
 PURGATORY: Final = "kafka_server_delayedoperationpurgatory_"
+SOCKETS: Final = "kafka_server_socketservermetrics_connection_"
 SESSIONS: Final = "kafka_server_fetchsessioncache_"
 FETCHERS: Final = "kafka_server_replicafetchermanager_"
 LOG: Final = "kafka_log_log_"
@@ -153,14 +154,16 @@ def _connections(counts: RecordsCounts) -> Iterator[Metric]:
         ("requestchannel_requestqueuesize", counts.queued_requests, "requests that wait for room"),
     ):
         yield GaugeMetricFamily(f"kafka_network_{name}", text, float(value))
-    connections = GaugeMetricFamily(
-        "kafka_server_socketservermetrics_connection_count",
-        "open connections to a broker listener",
-        labels=["listener"],
+    families: tuple[GaugeMetricFamily | CounterMetricFamily, ...] = (
+        GaugeMetricFamily(SOCKETS + "count", "open to a broker listener", labels=["listener"]),
+        CounterMetricFamily(SOCKETS + "creation", "since the start", labels=["listener"]),
+        CounterMetricFamily(SOCKETS + "close", "since the start", labels=["listener"]),
     )
-    for listener, count in sorted(counts.connections.items()):
-        connections.add_metric([listener], float(count))
-    yield connections
+    for listener, accepted in sorted(counts.accepted.items()):
+        count = counts.connections.get(listener, 0)
+        for family, value in zip(families, (count, accepted, accepted - count), strict=True):
+            family.add_metric([listener], float(value))
+    yield from families
 
 
 def _logs(logs: Sequence[LogSize]) -> Iterator[Metric]:

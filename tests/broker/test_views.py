@@ -210,6 +210,7 @@ def test_counts_of_records_and_requests() -> None:
     assert leader.counters.bytes_out == 0, "the value before does not change"
     assert (counts.requests[PRODUCE, 13], counts.requests[FETCH, 17]) == (1, 1)
     assert counts.connections == {LISTENER: 2}
+    assert counts.accepted == {LISTENER: 2}
     assert counts.sessions == SessionCount(open=1, partitions=1, evicted=0), "the follower's"
     assert counts.queued_bytes_max == 64 << 20
     assert counts.logs == (LogSize("a", 0, BATCH_BYTES, 0, 2, 1, 0),)

@@ -53,7 +53,7 @@ class Writer:
         self._name = (codec or "none").encode()
         self.acknowledged: list[dict[int, int]] = [{} for _ in REPLICAS]
         self.without_offset: list[set[int]] = [set() for _ in REPLICAS]
-        """Numbers of which the client knows that they are there, and not where: duplicates."""
+        """Numbers that librdkafka takes for written, not knowing where: a later batch was taken."""
         self.failures: list[str] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
