@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from simulator.faults.kinds import DAMAGES, KINDS, kinds_since
+from simulator.faults.kinds import DAMAGES, KINDS, RECORDS_KINDS, kinds_since
 
 MINUTE_US: Final = 60_000_000
 CLIENTS: Final = 3
@@ -63,7 +63,7 @@ RECORDS_FAULTS: Final = (
     "kill", "power_failure", "pause", "partition", "one_way", "clog", "reset",
     "crash_at_operation", "all_down", "terminate", "slow_disk", "clock_jump", "depose_leader",
     "swizzle", "lost_messages", "full_link", "restart_storm", "crash_at_start",
-    "kill_at_operation", "uneven_links",
+    "kill_at_operation", "uneven_links", *RECORDS_KINDS,
 )  # fmt: skip
 """Faults of clusters with records."""
 
@@ -320,6 +320,16 @@ def add_quick_disks(
         return settings
     is_quick = stream("quick_disks").randrange(2) == 0
     return msgspec.structs.replace(settings, has_quick_disks=is_quick)
+
+
+def add_chores(settings: Settings, stream: Callable[[str], Random], options: Options) -> Settings:
+    """Draw what administrators do in a run with records; each kind in every second seed."""
+    if not options.has_records:
+        return settings
+    allowed = options.faults or ()
+    drawn = [kind for kind in RECORDS_KINDS if stream(f"chores/{kind}").random() < 0.5]
+    more = tuple(kind for kind in drawn if kind in allowed and kind not in settings.faults)
+    return msgspec.structs.replace(settings, faults=settings.faults + more)
 
 
 def _with_another_mix(settings: Settings, rng: Random, options: Options) -> Settings:

@@ -11,6 +11,7 @@ from simulator.campaign.draw import (
     Settings,
     Until,
     add_by_kind,
+    add_chores,
     add_hand_over,
     add_later,
     add_quick_disks,
@@ -32,7 +33,7 @@ from simulator.cluster.scheduler import EndlessStepError, StuckError, returning_
 from simulator.cluster.streams import Streams
 from simulator.cluster.world import Traced, World
 from simulator.faults.decision import Decision
-from simulator.faults.plan import draw_apart, draw_by_kind, draw_later, draw_plan
+from simulator.faults.plan import draw_apart, draw_by_kind, draw_chores, draw_later, draw_plan
 from wire.types import LeaderEpoch
 
 CPU_SECONDS_MAX: Final = 300
@@ -84,7 +85,8 @@ def settings_of(seed: int, options: Options) -> tuple[Settings, Streams]:
     settings = add_later(settings, later, sites, options)
     settings = add_by_kind(settings, streams.stream, options)
     settings = add_hand_over(settings, streams.stream, options)
-    return add_quick_disks(settings, streams.stream, options), streams
+    settings = add_quick_disks(settings, streams.stream, options)
+    return add_chores(settings, streams.stream, options), streams
 
 
 def prepare(seed: int, options: Options) -> tuple[Settings, Streams, list[Decision]]:
@@ -95,6 +97,7 @@ def prepare(seed: int, options: Options) -> tuple[Settings, Streams, list[Decisi
     plan += draw_apart(settings, streams.stream("apart"), machines)
     plan += draw_later(settings, streams.stream("later_plan"), machines)
     plan += draw_by_kind(settings, streams.stream, machines)
+    plan += draw_chores(settings, streams.stream, machines)
     plan.sort(key=lambda decision: decision.at_us)
     return settings, streams, plan
 

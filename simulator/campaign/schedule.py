@@ -16,11 +16,13 @@ from simulator.campaign.draw import (
     FAULT_NAMES,
     NAMES,
     NEWEST_DRAWS,
+    RECORDS_FAULTS,
     Options,
 )
 from simulator.campaign.run import settings_of
 from simulator.cluster.members import machine_ids
 from simulator.faults.decision import Decision
+from simulator.faults.kinds import RECORDS_KINDS
 from simulator.faults.lost_messages import MESSAGES
 
 FORM = 1
@@ -98,10 +100,11 @@ def read_schedule(path: Path) -> Schedule:
     _check_header(f"{path}:1", header)
     settings, _ = settings_of(header.seed, header.options)
     known = set(machine_ids(settings))
+    names = (*FAULT_NAMES, *RECORDS_KINDS) if header.options.has_records else FAULT_NAMES
     plan = []
     for number, line in enumerate(lines[1:], 2):
         decision = _decoded(path, number, line, Decision)
-        _check_fault(f"{path}:{number}", decision, known)
+        _check_fault(f"{path}:{number}", decision, known, names)
         plan.append(decision)
     return Schedule(
         seed=header.seed,
@@ -120,11 +123,11 @@ def _check_header(where: str, header: _Header) -> None:
         raise ScheduleError(f"{where}: seed is {header.seed}, allowed: 0 to {SEED_MAX}")
     _check_limits(where, header.options, _LIMITS)
     for kind in header.options.faults or ():
-        _check_kind(where, kind, NAMES)
+        _check_kind(where, kind, RECORDS_FAULTS if header.options.has_records else NAMES)
 
 
-def _check_fault(where: str, decision: Decision, known: set[int]) -> None:
-    _check_kind(where, decision.kind, FAULT_NAMES)
+def _check_fault(where: str, decision: Decision, known: set[int], names: tuple[str, ...]) -> None:
+    _check_kind(where, decision.kind, names)
     unknown = [target for target in decision.targets if target not in known]
     if unknown:
         raise ScheduleError(f"{where}: no nodes {unknown}, only {sorted(known)}")

@@ -1,12 +1,18 @@
 """Batches in the files of a partition, read from the disk behind the broker's back."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from simulator.cluster.machine import DATA
 from simulator.cluster.memory_vfs import MemoryVfs
+from storage.log_dir.partition_metadata import (
+    PARTITION_METADATA_NAME,
+    encode_partition_metadata,
+)
 from wire.batches.batch import iterate_batches
+from wire.types import TopicId
 
 OVERHEAD_BYTES: Final = 12
 
@@ -24,11 +30,29 @@ class StoredBatch(msgspec.Struct, frozen=True, kw_only=True):
     content: bytes
 
 
-def stored_batches(vfs: MemoryVfs, topic: str, partition: int) -> list[StoredBatch]:
-    """All whole batches of a partition, in order; none if it has no directory."""
-    directory = f"{DATA}/{topic}-{partition}"
-    if not vfs.is_directory(directory):
-        return []
+def stored_batches(
+    vfs: MemoryVfs,
+    topic: str,
+    partition: int,
+    topic_id: bytes | None = None,
+    log_dirs: Sequence[str] = (DATA,),
+) -> list[StoredBatch]:
+    """All whole batches of a partition, in order; none if it has no directory of this id."""
+    for log_dir in log_dirs:
+        directory = f"{log_dir}/{topic}-{partition}"
+        if vfs.is_directory(directory) and _belongs_to(vfs, directory, topic_id):
+            return _stored_in(vfs, directory)
+    return []
+
+
+def _belongs_to(vfs: MemoryVfs, directory: str, topic_id: bytes | None) -> bool:
+    if topic_id is None:
+        return True
+    content = vfs.written_content(f"{directory}/{PARTITION_METADATA_NAME}")
+    return content is not None and bytes(content) == encode_partition_metadata(TopicId(topic_id))
+
+
+def _stored_in(vfs: MemoryVfs, directory: str) -> list[StoredBatch]:
     found: list[StoredBatch] = []
     for name in vfs.list(directory):
         if name.endswith(".log"):

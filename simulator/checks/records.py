@@ -14,34 +14,25 @@ ISR: the controller removes it when it registers again, and it joins after it ha
 `behind` until it has what the leader has: where all lost their power, nobody leaves the ISR.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
-
-import msgspec
 
 from metadata.image import Image
 from replication.leader.isr import Isr, maximal_isr
 from replication.leader.leadership import Leadership
 from replication.partition import Following, Partition
+from simulator.checks.log_starts import LogStarts
+from simulator.checks.promised import Promised, Reign
 from simulator.checks.record_logs import StoredBatch, stored_batches
 from simulator.checks.violation import Violation
+from storage.logs.unified_log import UnifiedLog
 from wire.types import TopicIdPartition
 
 if TYPE_CHECKING:
     from simulator.records.machine import RecordsMachine
 
 Key = TopicIdPartition
-
-
-class Promised(msgspec.Struct):
-    """Records of a partition that must stay, by offset."""
-
-    values: dict[int, bytes] = {}
-    since_us: int = -1
-    """Time of the last excuse: what was asked for before it promises nothing."""
-    weak: set[int] = set()
-    behind: set[int] = set()
-    is_excused: bool = False
 
 
 class RecordChecks:
@@ -64,9 +55,13 @@ class RecordChecks:
         self._machines = machines
         self._image = image
         self._now_us = now_us
-        self._hit = hit
+        self.hit = hit
+        self.starts = LogStarts()
         self.repeating: set[int] = set()
         """Producers that may have stored a value twice."""
+        self._hasty: set[int] = set()
+        """Producers that send each value once."""
+        self._wall_ms = 0
         self._seen_image: Image | None = None
         self._promised: dict[tuple[bytes, int], Promised] = {}
         self._leaders: dict[tuple[Key, int], int] = {}
@@ -86,10 +81,19 @@ class RecordChecks:
         self._promise("D1", key, base_offset, values, sent_us)
 
     def consumed(
-        self, key: tuple[bytes, int], base_offset: int, values: Sequence[bytes], sent_us: int
+        self,
+        key: tuple[bytes, int],
+        base_offset: int,
+        values: Sequence[bytes],
+        sent_us: int,
+        time_ms: int | None = None,
     ) -> None:
         """Note what a consumer read: it is committed."""
         self._promise("D2", key, base_offset, values, sent_us)
+        of = self._of(key)
+        for offset in range(base_offset, base_offset + len(values)):
+            if time_ms is not None and offset in of.values:
+                of.times_ms[offset] = time_ms
 
     def _promise(
         self,
@@ -103,10 +107,17 @@ class RecordChecks:
         if sent_us <= of.since_us:
             return
         for offset, value in enumerate(values, base_offset):
+            if offset < of.start:
+                continue
             known = of.values.setdefault(offset, value)
+            of.promised_us.setdefault(offset, self._now_us())
             if known != value:
                 text = f"partition {key[1]}, offset {offset}: {value!r}, was {known!r}"
                 raise Violation(invariant, text)
+
+    def let_logs_start_anywhere(self) -> None:
+        """Let whoever drives the run delete what he likes."""
+        self.starts.are_free = True
 
     def note_repeating(self, host: int) -> None:
         """Note a producer that sends its values again under another id."""
@@ -119,8 +130,73 @@ class RecordChecks:
     def out_of_range(self, key: tuple[bytes, int], offset: int, sent_us: int) -> None:
         """Take note that a consumer's offset, up to which it has read, is outside the log."""
         of = self._of(key)
-        if sent_us > of.since_us and offset - 1 in of.values:
+        promised_us = of.promised_us.get(offset - 1)
+        if promised_us is not None and of.since_us < sent_us and promised_us < sent_us:
             raise Violation("D1", f"partition {key[1]}: offset {offset} is out of range")
+
+    def looked_up(
+        self, key: tuple[bytes, int], asked_ms: int, time_ms: int, offset: int, sent_us: int
+    ) -> None:
+        """Take note of the first record that a broker found at or after a time.
+
+        Raises:
+            Violation: D2: it is older, or another one comes before it.
+        """
+        of = self._of(key)
+        self.hit("looked_up_by_time")
+        text = f"partition {key[1]}: asked for {asked_ms}, found {offset} of {time_ms}"
+        if time_ms < asked_ms:
+            raise Violation("D2", text)
+        earlier = of.earlier(asked_ms, offset, sent_us)
+        if earlier is not None:
+            raise Violation("D2", f"{text}, and {earlier} is before it")
+
+    # ---- weaker promises -----------------------------------------------------------------------
+
+    def note_hasty(self, host: int) -> None:
+        """Note a producer that sends each value once."""
+        self._hasty.add(host)
+
+    def reign_of(self, node: int, key: tuple[bytes, int]) -> "Reign | None":
+        """The reign of a node over a partition, if it leads it now."""
+        partition = self.partition_at(node, key)  # type: ignore[arg-type]
+        if partition is None or not isinstance(partition.role, Leadership):
+            return None
+        machine = self._machines[node]
+        return Reign(node, machine.incarnation, key, partition.role.leader_epoch)
+
+    def written_at(self, reign: "Reign | None", offset: int, values: Sequence[bytes]) -> None:
+        """Check that a leader has what it acknowledged with acks=1, as long as it reigns.
+
+        Raises:
+            Violation: D1.
+        """
+        if reign is None or self.reign_of(reign.node, reign.key) != reign:
+            return
+        self.hit("kept_with_acks_1")
+        key: Key = reign.key  # type: ignore[assignment]
+        partition = self.partition_at(reign.node, key)
+        assert partition is not None, "it leads"
+        assert partition.log is not None, "it leads"
+        if offset < partition.log.log_start_offset or key[0] not in self._image().topics:
+            return
+        for batch in self.stored(self._machines[reign.node], key):
+            if batch.base_offset <= offset < batch.end_offset:
+                at = offset - batch.base_offset
+                if batch.values[at : at + len(values)] == tuple(values):
+                    return
+        raise Violation(
+            "D1", f"{_text(key)}: node {reign.node} lacks {values!r} at {offset}, acks=1"
+        )
+
+    def deleted(self, key: Key, offset: int, low_watermark: int) -> None:
+        """Check the answer to DeleteRecords.
+
+        Raises:
+            Violation: D2.
+        """
+        if low_watermark < offset:
+            raise Violation("D2", f"{_text(key)}: below {offset} asked, {low_watermark} answered")
 
     # ---- what the disks keep -------------------------------------------------------------------
 
@@ -149,10 +225,10 @@ class RecordChecks:
             isr = set(partition.isr)
             of.weak &= isr
             if isr and of.weak == isr:
-                self._hit("isr_lost_power")
+                self.hit("isr_lost_power")
                 of.weak.clear()
                 of.behind.update(partition.replicas)  # also those that know of more
-                of.values.clear()
+                of.forget_below(math.inf)
                 of.since_us = self._now_us()
                 of.is_excused = True
 
@@ -168,8 +244,30 @@ class RecordChecks:
         assert records is not None, "it has stepped"
         for key, partition in records.broker._replicas.partitions.items():  # noqa: SLF001
             role = partition.role
+            if partition.log is not None and partition.log.log_start_offset > 0:
+                self._check_start(machine, key, partition.log)
             if isinstance(role, Leadership):
                 self._check_leader(machine, key, role)
+
+    def _check_start(self, machine: "RecordsMachine", key: Key, log: UnifiedLog) -> None:
+        """Check that a log start above all others has a reason, and expect nothing below it."""
+        place = (bytes(key[0]), key[1])
+        of, start = self._of(place), log.log_start_offset
+        if start <= of.start or key[0] not in self._image().topics:
+            return
+        for each in self._machines.values():
+            self._wall_ms = max(self._wall_ms, each.now().wall_ms)
+        stored = self.stored(machine, key)
+        left = sum(len(batch.content) for batch in stored if batch.end_offset > start)
+        reason = self.starts.reason(
+            place, start, of.times_ms, bytes_left=left, wall_ms=self._wall_ms
+        )
+        if not reason:
+            text = f"{_text(key)}: node {machine.id} begins at {start}, was {of.start}"
+            raise Violation("D1", f"{text}; {left} bytes left")
+        self.hit(f"log_start_rose_by_{reason}")
+        of.start = start
+        of.forget_below(start)
 
     def _check_leader(self, machine: "RecordsMachine", key: Key, role: Leadership) -> None:
         epoch, node = role.leader_epoch, machine.id
@@ -205,7 +303,8 @@ class RecordChecks:
 
     def partitions_at(self, node: int) -> Mapping[Key, Partition]:
         """All replicas as the running process of a node has them."""
-        records = self._machines[node].records
+        machine = self._machines.get(node)
+        records = None if machine is None else machine.records
         if records is None:
             return {}
         return records.broker._replicas.partitions  # noqa: SLF001
@@ -222,7 +321,7 @@ class RecordChecks:
             return
         if topic.partitions[key[1]].leader_epoch != epoch:
             return  # it is about to learn of another one
-        self._hit("leader_changed_with_records")
+        self.hit("leader_changed_with_records")
         self.check_promised(machine, key)
 
     def check_promised(self, machine: "RecordsMachine", key: Key) -> None:
@@ -243,9 +342,12 @@ class RecordChecks:
                 raise Violation("D1", f"{text}, promised was {value!r}")
 
     def stored(self, machine: "RecordsMachine", key: Key) -> list[StoredBatch]:
-        """Batches in the files of a replica."""
-        topic = self._image().topics[key[0]]
-        return stored_batches(machine.vfs, topic.name, key[1])
+        """Batches in the files of a replica; none of a topic that is deleted."""
+        topic = self._image().topics.get(key[0])
+        if topic is None:
+            return []
+        log_dirs = machine.config.log_dirs
+        return stored_batches(machine.vfs, topic.name, key[1], bytes(key[0]), log_dirs)
 
     # ---- now and then, and at the end ----------------------------------------------------------
 
@@ -288,21 +390,30 @@ class RecordChecks:
             return
         behind.discard(leader)
         watermark = at_leader.role.high_watermark
-        committed = self._committed(leader, key, watermark)
         for node in tuple(behind):
             replica = self.partition_at(node, key)
             if (
                 replica is not None
                 and replica.log is not None
                 and replica.leader_epoch == at_leader.leader_epoch
-                and self._committed(node, key, watermark) == committed
+                and self._have_the_same(leader, node, key, watermark)
                 and replica.log.high_watermark <= watermark
             ):
                 behind.discard(node)
 
-    def _committed(self, node: int, key: Key, watermark: int) -> list[bytes]:
-        stored = self.stored(self._machines[node], key)
-        return [batch.content for batch in stored if batch.end_offset <= watermark]
+    def _have_the_same(self, first: int, second: int, key: Key, watermark: int) -> bool:
+        """Compare what two replicas have from the higher log start to a high watermark."""
+        starts = [self.partition_at(node, key) for node in (first, second)]
+        start = max(each.log.log_start_offset for each in starts if each and each.log)
+        contents = [
+            [
+                batch.content
+                for batch in self.stored(self._machines[node], key)
+                if start < batch.end_offset <= watermark
+            ]
+            for node in (first, second)
+        ]
+        return contents[0] == contents[1]
 
     def check_sequences(self) -> None:
         """Check D5 of every log.
@@ -316,15 +427,27 @@ class RecordChecks:
                 seen_values: set[bytes] = set()
                 for batch in self.stored(self._machines[int(row.leader)], (topic_id, number)):
                     if batch.producer_id < 0:
+                        self._check_hasty(batch, seen_values)
                         continue
                     place = (batch.producer_id, batch.producer_epoch, batch.base_sequence)
                     is_again = not seen_values.isdisjoint(batch.values)
-                    may_repeat = int(batch.values[0].split(b":")[0]) in self.repeating
+                    may_repeat = _host_of(batch) in self.repeating
                     if place in seen or (is_again and not may_repeat):
                         text = f"partition {number}: {place} at {seen.get(place)} and"
                         raise Violation("D5", f"{text} {batch.base_offset}")
                     seen[place] = batch.base_offset
                     seen_values.update(batch.values)
+
+    def _replicas(self, key: tuple[bytes, int]) -> set[int]:
+        topic = self._image().topics.get(key[0])  # type: ignore[call-overload]
+        return set() if topic is None else set(map(int, topic.partitions[key[1]].replicas))
+
+    def _check_hasty(self, batch: StoredBatch, seen: set[bytes]) -> None:
+        if _host_of(batch) not in self._hasty:
+            return
+        if not seen.isdisjoint(batch.values):
+            raise Violation("D5", f"{batch.values!r} is stored twice, sent once")
+        seen.update(batch.values)
 
     def check_at_rest(self) -> None:
         """Check D1 of all leaders, D3, D5 and D9, when all is quiet.
@@ -338,8 +461,7 @@ class RecordChecks:
                 leader = self._machines[int(topic.partitions[key[1]].leader)]
                 self.check_promised(leader, key)  # type: ignore[arg-type]
         self.compare_replicas()
-        topics = self._image().topics
-        left = [key[1] for key, of in self._promised.items() if key[0] in topics and of.behind]
+        left = [key[1] for key, of in self._promised.items() if of.behind & self._replicas(key)]
         if left:
             raise Violation("D3", f"replicas of partitions {left} differ at rest")
         self.check_sequences()
@@ -350,6 +472,10 @@ class RecordChecks:
                 held = (produces, deletions, broker._front.queued_bytes)  # noqa: SLF001
                 if any(held):
                     raise Violation("D9", f"node {machine.id} at rest: {held}")
+
+
+def _host_of(batch: StoredBatch) -> int:
+    return int(batch.values[0].split(b":")[0])
 
 
 def _text(key: Key) -> str:

@@ -17,6 +17,7 @@ from kernel.decoding import Decoding
 from kernel.kernel import Kernel
 from kernel.port import RecordsPort
 from raft.state import RaftState
+from simulator.cluster.log_dirs import directory_ids
 from simulator.cluster.memory_vfs import MemoryVfs, SimulatedCrashError
 from simulator.cluster.network import End, Network, Pipe
 from simulator.cluster.scheduler import Scheduler
@@ -222,7 +223,7 @@ class Machine:
             self.vfs,
             rng,
             cluster_id=CLUSTER_ID,
-            directory_ids={DATA: self.directory_id},
+            directory_ids=directory_ids(self.config.log_dirs, self.directory_id),
             now=self.now(),
             decoding=self._decoding,
             port=port,
@@ -234,7 +235,8 @@ class Machine:
         self.directory_id = DirectoryId(bytes([self.id] * 15 + [last]))
         self.disk_count += 1
         self.vfs = MemoryVfs()
-        self.vfs.make_directory(DATA)
+        for path in self.config.log_dirs:
+            self.vfs.make_directory(path)
         self.vfs.sync_directory("/")
 
     def kill(self) -> None:

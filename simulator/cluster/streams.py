@@ -4,6 +4,7 @@ import random
 from typing import Final
 
 from simulator.campaign.draw import FSYNC_LIE, OWN_STREAM_FAULTS, VARIATIONS
+from simulator.faults.kinds import RECORDS_KINDS
 
 NAMES: Final = (
     "draw",
@@ -29,6 +30,8 @@ NAMES: Final = (
     "quick_disks",
     "records",
     "record_clients",
+    "record_kinds",
+    *(f"chores/{kind}" for kind in RECORDS_KINDS),
 )
 """Names of the streams, beside those of the nodes."""
 

@@ -5,6 +5,7 @@ from typing import Final, get_args
 
 from kernel import effects as out
 from kernel import events
+from kernel.config import NodeConfig
 from kernel.decoding import Decoding
 from kernel.lifecycle.broker_lifecycle import UNREGISTERED
 from raft.roles import Role
@@ -160,10 +161,13 @@ class World:
             workload.proofs = Proofs(self.machines, self.invariants)
         return workload
 
+    def _config(self, number: int) -> NodeConfig:
+        return node_config(self.settings, number)
+
     def _machine(self, number: int, streams: Streams) -> Machine:
         clocks = streams.stream("clocks")
         machine = self.machine_type(
-            node_config(self.settings, number),
+            self._config(number),
             self.scheduler,
             self.network,
             rng=streams.stream(f"nodes/{number}"),

@@ -52,6 +52,16 @@ KINDS: Final[dict[str, Kind]] = {
 }
 """Kinds in the order of the draws that choose them, which never changes: seeds stay the same."""
 
+RECORDS_KINDS: Final[dict[str, str]] = {
+    "reassign": "#2f7f5f",
+    "recreate_topic": "#256b4e",
+    "alter_topic": "#4f9a7a",
+    "delete_records": "#6fae92",
+    "elect_preferred": "#8fc4ac",
+    "directory_failure": "#8a5a2c",
+}
+"""Kinds of runs with records alone, each with its colour (simulator/records/chores.py)."""
+
 DAMAGES: Final[tuple[str, ...]] = ("bit_rot", "lost_write", "misdirected_write")
 """Kinds that change what a disk holds."""
 

@@ -1,6 +1,6 @@
 """The nemesis, which carries out the decisions of a plan (simulator/faults/plan.py)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from random import Random
 
@@ -11,7 +11,7 @@ from simulator.cluster.scheduler import Scheduler
 from simulator.faults.decision import Decision
 from simulator.faults.disk_damage import DiskDamages
 from simulator.faults.disks import end_disk_faults, keep_disk_faults
-from simulator.faults.fault import Reach
+from simulator.faults.fault import CarryingOut, Reach
 from simulator.faults.impact import Impact, impact_on
 from simulator.faults.lost_messages import LostMessages
 from simulator.faults.network import end_network_faults, watch_messages
@@ -42,6 +42,8 @@ class Nemesis:
         self._scheduler = scheduler
         self._network = network
         self._machines = machines
+        self.more: Mapping[str, CarryingOut] = {}
+        """Kinds of runs with records, and what carries them out."""
         self.on_fault_begins: Callable[[], None] = lambda: None
         self.on_fault: Callable[[Decision, Impact | None], None] = lambda *_: None
         """Called with the impact of a fault, None for nothing, once that is done."""
@@ -120,7 +122,8 @@ class Nemesis:
         impact = impact_on(machines, decision)  # reported if it ends in a violation
         self.on_fault_begins()
         try:
-            impact = FAULTS[decision.kind](self._reach, decision, machines)
+            carry_out = self.more.get(decision.kind) or FAULTS[decision.kind]
+            impact = carry_out(self._reach, decision, machines)
         finally:
             self.on_fault(decision, impact)
         return impact

@@ -19,9 +19,12 @@ from simulator.campaign.draw import (
     Settings,
 )
 from simulator.faults.decision import OPERATIONS_AHEAD_MAX, Decision
+from simulator.faults.kinds import RECORDS_KINDS
 from simulator.faults.lost_messages import MESSAGES
 
 QUIET_START_US: Final = 1_000_000
+CHORES_US: Final = (400_000, 1_500_000)
+"""Half of the mean time between two pieces of work of a kind."""
 LOST_US_MIN: Final = 500_000
 FARTHEST: Final = 20
 """Largest factor of a link of `uneven_links`."""
@@ -92,6 +95,20 @@ def draw_by_kind(
             plan += _draw_kind(settings, kind, stream(kind), machine_ids)
     if FSYNC_LIE in settings.faults:
         plan.append(_draw_lie(settings, stream(FSYNC_LIE)))
+    return plan
+
+
+def draw_chores(
+    settings: Settings, stream: Callable[[str], Random], machine_ids: tuple[int, ...]
+) -> list[Decision]:
+    """Draw what administrators do with records, each kind from a stream of its own."""
+    brokers = machine_ids if settings.is_combined else machine_ids[settings.voter_count :]
+    plan = []
+    for kind in RECORDS_KINDS:
+        if kind in settings.faults:
+            rng = stream(f"chores/{kind}")
+            often = msgspec.structs.replace(settings, fault_interval_us=rng.choice(CHORES_US))
+            plan += _draw_seldom(often, rng, (kind,), brokers)
     return plan
 
 

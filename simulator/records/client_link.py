@@ -34,6 +34,8 @@ class ClientLink(ClientEnd):
     ) -> None:
         self._scheduler = scheduler
         self._awaited: dict[int, Answered] = {}
+        self._untold: list[tuple[int, Any]] = []
+        """Requests without a response that wait for the versions."""
         super().__init__(host, target, network, connect)
 
     def request(self, api_key: int, body: Any, answered: Answered, within_us: int) -> None:
@@ -44,6 +46,24 @@ class ClientLink(ClientEnd):
         correlation_id = self.send(api_key, body)
         self._awaited[correlation_id] = answered
         self._scheduler.after(within_us, lambda: self._time_out(correlation_id))
+
+    def tell(self, api_key: int, body: Any) -> None:
+        """Send a request that has no response, now or as soon as the versions are known."""
+        if self.is_closed:
+            return
+        if self._protocol.is_negotiated:
+            content = self._protocol.request_without_response(api_key, body)
+            self._network.send(self._pipe, content, to_server=True)
+        else:
+            self._untold.append((api_key, body))
+
+    @override
+    def received(self, data: bytes) -> None:
+        super().received(data)
+        if self._untold and self._protocol.is_negotiated:
+            untold, self._untold = self._untold, []
+            for api_key, body in untold:
+                self.tell(api_key, body)
 
     def _time_out(self, correlation_id: int) -> None:
         if correlation_id in self._awaited:

@@ -26,7 +26,8 @@ from broker.effects import (
 )
 from broker.events import ConnectionOpened, Event, TimeAdvanced, WorkDone
 from replication.follower.fetcher import ReplicaFetchConfig
-from simulator.cluster.machine import DATA, STOPPING, Power
+from simulator.cluster.log_dirs import directory_ids
+from simulator.cluster.machine import STOPPING, Power
 from simulator.cluster.memory_vfs import SimulatedCrashError
 from simulator.cluster.network import End, Network, Pipe
 from simulator.cluster.timer import Timer
@@ -47,7 +48,11 @@ UPKEEP: Final = UpkeepConfig(
 )
 REPLICA_FETCH: Final = ReplicaFetchConfig(wait_ms_max=200, backoff_ms=300, socket_timeout_ms=3_000)
 LAG_MS_MAX: Final = 3_000
-PROPERTIES: Final = (("log.flush.interval.messages", "40"), ("log.segment.bytes", "4000"))
+PROPERTIES: Final = (
+    ("log.flush.interval.messages", "40"),
+    ("log.segment.bytes", "4000"),
+    ("log.segment.delete.delay.ms", "1000"),
+)
 
 
 class RecordsSide:
@@ -71,7 +76,7 @@ class RecordsSide:
             machine.vfs,
             rng,
             now=machine.now(),
-            clean_log_dirs=CleanShutdownFiles(machine.vfs, (DATA,)).found_in,
+            clean_log_dirs=CleanShutdownFiles(machine.vfs, machine.config.log_dirs).found_in,
         )
         self._events: list[Event] = []
         self._is_planned = False
@@ -278,10 +283,12 @@ def records_config(machine: "RecordsMachine") -> RecordsConfig:
     """Settings of a broker: short intervals and small files, so that all of it happens."""
     return RecordsConfig(
         node_id=machine.config.node_id,
-        log_dirs=(DATA,),
-        directory_ids={DATA: machine.directory_id},
+        log_dirs=machine.config.log_dirs,
+        directory_ids=directory_ids(machine.config.log_dirs, machine.directory_id),
         inter_broker_listener="PLAINTEXT",
         properties=PROPERTIES,
+        rack=machine.config.broker.rack,
+        reads_in_rack=True,
         replica_lag_ms_max=LAG_MS_MAX,
         replica_fetch=REPLICA_FETCH,
         upkeep=UPKEEP,

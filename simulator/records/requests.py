@@ -1,18 +1,26 @@
 """Requests about records as a client makes them, in Kafka's wire format."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from wire.batches.batch import RecordView
+from wire.batches.compression import Codec
 from wire.batches.produced_batch import produced_batch
 from wire.messages import codec
 from wire.messages.record_requests import fetch_request, list_offsets_request, produce_request
 from wire.types import Offset
 
 CREATE_TOPICS: Final = 19
+DELETE_TOPICS: Final = 20
 DELETE_RECORDS: Final = 21
+ELECT_LEADERS: Final = 43
+INCREMENTAL_ALTER_CONFIGS: Final = 44
+ALTER_PARTITION_REASSIGNMENTS: Final = 45
+TOPIC_RESOURCE: Final = 2
+SET, DELETE = 0, 1
 TIMEOUT: Final = timedelta(seconds=2)
 FETCH_WAIT: Final = timedelta(milliseconds=300)
 FETCH_BYTES_MAX: Final = 600
@@ -58,6 +66,47 @@ def create_assigned_topic(
     return new.CreateTopicsRequest(topics=(topic,), timeout=TIMEOUT, validate_only=False)
 
 
+def delete_topic(name: str) -> Any:
+    """DeleteTopics of one topic."""
+    new = codec.newest(DELETE_TOPICS, "request")
+    state = new.DeleteTopicState(name=name, topic_id=None)
+    return new.DeleteTopicsRequest(topics=(state,), timeout=TIMEOUT)
+
+
+def alter_topic(name: str, configs: Mapping[str, str | None]) -> Any:
+    """IncrementalAlterConfigs of one topic; None takes the config away."""
+    new = codec.newest(INCREMENTAL_ALTER_CONFIGS, "request")
+    rows = tuple(
+        new.AlterableConfig(
+            name=key, config_operation=DELETE if value is None else SET, value=value
+        )
+        for key, value in configs.items()
+    )
+    resource = new.AlterConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=name, configs=rows
+    )
+    return new.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+
+
+def reassign(topic: str, partition: int, replicas: Sequence[int] | None) -> Any:
+    """AlterPartitionReassignments of one partition; None cancels."""
+    new = codec.newest(ALTER_PARTITION_REASSIGNMENTS, "request")
+    row = new.ReassignablePartition(
+        partition_index=partition, replicas=None if replicas is None else tuple(replicas)
+    )
+    named = new.ReassignableTopic(name=topic, partitions=(row,))
+    return new.AlterPartitionReassignmentsRequest(
+        timeout=TIMEOUT, allow_replication_factor_change=True, topics=(named,)
+    )
+
+
+def elect_preferred(topic: str, partition: int) -> Any:
+    """ElectLeaders: the preferred replica of one partition."""
+    new = codec.newest(ELECT_LEADERS, "request")
+    named = new.TopicPartitions(topic=topic, partitions=(partition,))
+    return new.ElectLeadersRequest(election_type=0, topic_partitions=(named,), timeout=TIMEOUT)
+
+
 def list_offsets(topic: str, partition: int, timestamp_ms: int) -> Any:
     """ListOffsets of one partition by a consumer."""
     return list_offsets_request({topic: (partition,)}, timestamp_ms, TIMEOUT)
@@ -71,13 +120,20 @@ def delete_records(topic: str, partition: int, offset: int) -> Any:
     return new.DeleteRecordsRequest(topics=rows, timeout=TIMEOUT)
 
 
-def batch(values: Sequence[bytes], wall_ms: int, producer: Producer | None, sequence: int) -> bytes:
+def batch(
+    values: Sequence[bytes],
+    wall_ms: int,
+    producer: Producer | None,
+    sequence: int,
+    compression: Codec = Codec.NONE,
+) -> bytes:
     """A batch as a producer sends it."""
     records = [RecordView(Offset(n), wall_ms, None, value) for n, value in enumerate(values)]
     if producer is None:
-        return produced_batch(records)
+        return produced_batch(records, compression)
     return produced_batch(
         records,
+        compression,
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,
         base_sequence=sequence,
@@ -89,11 +145,12 @@ def produce(topic_id: UUID, partition: int, records: bytes, acks: int) -> Any:
     return produce_request({topic_id: {partition: records}}, acks, TIMEOUT)
 
 
-def fetch(topic_id: UUID, partition: int, offset: int, leader_epoch: int) -> Any:
+def fetch(topic_id: UUID, partition: int, offset: int, leader_epoch: int, rack: str = "") -> Any:
     """Fetch of one partition, outside any session."""
-    return fetch_request(
+    body = fetch_request(
         {topic_id: {partition: offset}},
         FETCH_WAIT,
         partition_max_bytes=FETCH_BYTES_MAX,
         leader_epoch=leader_epoch,
     )
+    return replace(body, rack_id=rack)

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from broker_publisher.local_changes import local_partitions
 from simulator.campaign.draw import RECORDS_STANDARD, Options, Until
 from simulator.campaign.early_stop import ReachedError, stop_at
 from simulator.campaign.recording import Recording
@@ -12,8 +13,10 @@ from simulator.cluster.node_states import states_of
 from simulator.cluster.scheduler import EndlessStepError, StuckError, returning_within
 from simulator.cluster.world import Traced
 from simulator.faults.decision import Decision
-from simulator.records.clients import RecordConsumer
+from simulator.records.consumers import RecordConsumer
+from simulator.records.machine import RecordsMachine
 from simulator.records.world import TOPIC, RecordsWorld
+from storage.log_dir.partition_directories import STRAY_SUFFIX, scan_partition_directories
 
 OPTIONS: Final = RECORDS_STANDARD
 REST_US: Final = 60_000_000
@@ -88,6 +91,7 @@ def come_to_rest(world: RecordsWorld) -> None:
         Violation: they do not within `REST_US`, or an invariant is broken.
     """
     world.workload.is_stopped = True
+    world.repair_directories()
     world.nemesis.stop()
     world.network.calm()
     end_us = world.scheduler.now_us + REST_US
@@ -108,11 +112,31 @@ def why_unfinished(world: RecordsWorld) -> str:
     wrong = why_not_at_rest(world, tuple(world.machines)) or _why_not_in_sync(world)
     if wrong:
         return wrong
+    if not world.chores.is_idle:
+        return "administrators are not answered"
     busy = [each.host for each in world.producers if not each.is_idle]
     if busy:
         return f"producers {busy} are not answered"
     left = (_why_unread(world, consumer) for consumer in world.consumers)
-    return next(filter(None, left), "")
+    wrong = next(filter(None, left), "")
+    return wrong or next(filter(None, (_why_left(world, m) for m in world.nodes.values())), "")
+
+
+def _why_left(world: RecordsWorld, machine: RecordsMachine) -> str:
+    """Describe directories of partitions that a broker has and should not, or the reverse."""
+    if not machine.config.is_broker:
+        return ""
+    found = {
+        (each.topic_id, each.partition) if not each.suffix else (each.suffix, each.partition)
+        for log_dir in machine.config.log_dirs
+        for each in scan_partition_directories(machine.vfs, log_dir)
+        if each.suffix != STRAY_SUFFIX
+    }
+    hosted = local_partitions(world.ledger.image, machine.config.node_id)
+    wanted = {(each.topic_id, each.partition) for each in hosted}
+    if found == wanted:
+        return ""
+    return f"node {machine.id} has the partitions {found - wanted}, lacks {wanted - found}"
 
 
 def _why_not_in_sync(world: RecordsWorld) -> str:
@@ -126,7 +150,9 @@ def _why_not_in_sync(world: RecordsWorld) -> str:
 def _why_unread(world: RecordsWorld, consumer: RecordConsumer) -> str:
     """Describe what a consumer has not read; empty when it is at the end."""
     image, number = world.ledger.image, consumer.partition
-    topic_id = image.topic_id_by_name[TOPIC.name]
+    topic_id = image.topic_id_by_name.get(TOPIC.name)
+    if topic_id is None:
+        return f"there is no topic {TOPIC.name}"
     leader = int(image.topics[topic_id].partitions[number].leader)
     at_leader = world.record_checks.partition_at(leader, (topic_id, number))
     if at_leader is None or at_leader.log is None:

@@ -3,14 +3,17 @@
 import zlib
 from collections.abc import Sequence
 from functools import partial
+from random import Random
 from typing import Any, Final, cast
 
+from msgspec.structs import replace
 from typing_extensions import override
 
-from broker.effects import Effect
+from broker.effects import DirectoryFailed, Effect, Stopped
 from broker.events import Event
 from kernel import effects as out
 from kernel import events
+from kernel.config import NodeConfig
 from simulator.campaign.draw import Settings
 from simulator.campaign.recording import Recording
 from simulator.checks.records import LOOKED_AT_EVERY_US, RecordChecks
@@ -19,24 +22,35 @@ from simulator.cluster.streams import Streams
 from simulator.cluster.world import Traced, World
 from simulator.faults.decision import Decision
 from simulator.records import requests
+from simulator.records.chores import Chores, has_failed_directory, repair_directories
 from simulator.records.client_link import ClientLink
-from simulator.records.clients import (
-    Cluster,
-    PartitionClient,
-    RecordConsumer,
-    RecordProducer,
-    Topic,
-)
+from simulator.records.clients import Cluster, PartitionClient, Topic
+from simulator.records.consumers import RecordConsumer
 from simulator.records.machine import RecordsMachine
 from simulator.records.marks import RECORDS_MARKS
+from simulator.records.producers import HastyProducer, ProducerKind, RecordProducer
+from wire.batches.compression import Codec
 from wire.errors import ErrorCode
 
 TOPIC: Final = Topic("records", 2)
 FIRST_HOST: Final = 2_000
-AHEAD: Final = (1, 3, 0)
-"""Batches ahead of the producers of each partition; 0: not idempotent."""
-PAUSE_US: Final = 150_000
+MORE_LOG_DIRS: Final = ("/data2",)
+RACKS: Final = ("a", "b")
+PAUSES_US: Final = (80_000, 200_000, 500_000)
+KINDS: Final = (
+    ProducerKind(ahead=1),
+    ProducerKind(ahead=3),
+    ProducerKind(ahead=0),
+    ProducerKind(ahead=0, acks=1),
+    ProducerKind(ahead=0, acks=0),
+)
+FEWEST_KINDS: Final = 2
+"""Of the producers of a partition, chosen by the seed."""
 CREATED: Final = (ErrorCode.none, ErrorCode.topic_already_exists)
+
+
+ENDED_BY: Final = "Shutdown broker because"
+"""Reason of a node that ends by the failure of its log directories."""
 
 
 class RecordsWorld(World):
@@ -76,21 +90,27 @@ class RecordsWorld(World):
             checks=self.record_checks,
         )
         hosts = iter(range(FIRST_HOST, FIRST_HOST + 100))
+        kinds = streams.stream("record_kinds")
         self.producers = [
-            RecordProducer(
-                self.cluster,
-                next(hosts),
-                number % TOPIC.partitions,
-                ahead=AHEAD[number // TOPIC.partitions],
-                pause_us=PAUSE_US,
-            )
-            for number in range(len(AHEAD) * TOPIC.partitions)
+            self._producer(next(hosts), number, kind)
+            for number in range(TOPIC.partitions)
+            for kind in draw_kinds(kinds)
         ]
         self.consumers = [
-            RecordConsumer(self.cluster, next(hosts), number) for number in range(TOPIC.partitions)
+            RecordConsumer(self.cluster, next(hosts), number, rack)
+            for number in range(TOPIC.partitions)
+            for rack in ("", kinds.choice(RACKS))
         ]
         self._creator = PartitionClient(self.cluster, next(hosts), 0)
         self.clients = (*self.producers, *self.consumers, self._creator)
+        self.chores = Chores(
+            self.cluster,
+            next(hosts),
+            self.record_checks,
+            lambda: self.ledger.image,
+            self._creation,
+        )
+        self.nemesis.more = self.chores.table
 
     def record_marks(self, name: str) -> None:
         """Count a coverage mark of records."""
@@ -107,6 +127,20 @@ class RecordsWorld(World):
         machine.on_cut = partial(self.record_marks, "slice_truncated")
         return machine
 
+    @override
+    def _config(self, number: int) -> NodeConfig:
+        config = super()._config(number)
+        if not config.is_broker:
+            return config
+        broker = replace(config.broker, rack=RACKS[number % len(RACKS)])
+        return replace(config, log_dirs=config.log_dirs + MORE_LOG_DIRS, broker=broker)
+
+    def _producer(
+        self, host: int, partition: int, kind: ProducerKind
+    ) -> RecordProducer | HastyProducer:
+        make = RecordProducer if kind.acks < 0 else HastyProducer
+        return make(self.cluster, host, partition, kind)
+
     def _connect(self, link: ClientLink) -> Any:
         machine = self.machines[link.target]
         return self.network.connect(
@@ -121,13 +155,21 @@ class RecordsWorld(World):
         self._create()
         self.scheduler.after(LOOKED_AT_EVERY_US, self._look)
 
-    def _create(self) -> None:
-        body = requests.create_topic(
+    def _creation(self) -> Any:
+        return requests.create_topic(
             TOPIC.name,
             TOPIC.partitions,
             min(3, len(self.cluster.nodes)),
             min_insync_replicas=str(self._min_insync_replicas),
         )
+
+    def repair_directories(self) -> None:
+        """Put all failed log directories right."""
+        for machine in self.nodes.values():
+            repair_directories(machine)
+
+    def _create(self) -> None:
+        body = self._creation()
 
         def answered(response: Any) -> None:
             if response is not None and response.topics[0].error_code in CREATED:
@@ -145,6 +187,13 @@ class RecordsWorld(World):
         self.scheduler.after(LOOKED_AT_EVERY_US, self._look)
 
     # ---- watching ------------------------------------------------------------------------------
+
+    @override
+    def process_ended(self, machine: Machine, reason: str, error: BaseException | None) -> None:
+        if ENDED_BY in reason and has_failed_directory(machine.vfs):
+            self.record_marks("stopped_by_a_directory")
+            error = None
+        super().process_ended(machine, reason, error)
 
     @property
     @override
@@ -169,3 +218,19 @@ class RecordsWorld(World):
         step = f"{self.digest} {self.scheduler.now_us} {machine.id} {kinds}"
         self.digest = zlib.crc32(step.encode())
         self.record_checks.after_step(machine)
+        for effect in effects:
+            if type(effect) is DirectoryFailed:
+                self.record_marks("directory_failed")
+            elif type(effect) is Stopped and effect.clean:
+                self.record_marks("stopped_cleanly")
+
+
+def draw_kinds(rng: Random) -> list[ProducerKind]:
+    """Draw the producers of a partition, in a fixed order; the first one is always there."""
+    count = rng.randrange(FEWEST_KINDS, len(KINDS) + 1)
+    chosen = {0, *rng.sample(range(1, len(KINDS)), count - 1)}
+    return [
+        replace(kind, codec=rng.choice(tuple(Codec)), pause_us=rng.choice(PAUSES_US))
+        for number, kind in enumerate(KINDS)
+        if number in chosen
+    ]

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from simulator.checks.record_logs import stored_batches
+from simulator.checks.log_starts import LogStarts
 from tests.simulator.records.worlds import (
     broken,
     follower_of,
@@ -13,6 +13,7 @@ from tests.simulator.records.worlds import (
     replica_of,
     rested,
     segments_of,
+    stored_at,
 )
 from wire.types import NodeId
 
@@ -29,7 +30,7 @@ def promised(world, partition=0):
 
 
 def damage(machine, position, content=b"\xff"):
-    """Change a byte of the newest segment; return what undoes it."""
+    """Change a byte of the newest segment, in the header; return what undoes it."""
     path = segments_of(machine)[-1]
     before = bytes(machine.vfs.written_content(path)[position : position + len(content)])
     machine.vfs.damage(path, position, content)
@@ -40,7 +41,7 @@ def test_clients_saw_records_and_all_replicas_have_them(quiet):
     values = promised(quiet).values
     assert len(values) > 20
     for machine in quiet.nodes.values():
-        stored = stored_batches(machine.vfs, "records", 0)
+        stored = stored_at(quiet, machine)
         assert sum(len(batch.values) for batch in stored) >= len(values)
     assert quiet.record_marks is not None
     quiet.record_checks.check_at_rest()
@@ -63,6 +64,7 @@ def test_d1_and_d2_one_offset_has_one_value(quiet):
     broken("D2", lambda: checks.consumed(key, offset, [b"other"], late_us))
     checks.acknowledged(key, offset, [b"other"], promised(quiet).since_us)
     broken("D1", lambda: checks.out_of_range(key, offset + 1, late_us))
+    checks.out_of_range(key, offset + 1, promised(quiet).promised_us[offset])
     checks.out_of_range(key, offset + 2, late_us)
     checks.out_of_range(key, offset + 1, promised(quiet).since_us)
 
@@ -94,14 +96,14 @@ def test_d2_a_replica_in_sync_that_ends_below_the_high_watermark():
 
 
 def test_d3_replicas_that_differ(quiet):
-    undo = damage(follower_of(quiet), 70)
+    undo = damage(follower_of(quiet), 40)
     assert "differ at offset" in broken("D3", quiet.record_checks.compare_replicas)
     undo()
     quiet.record_checks.compare_replicas()
 
 
 def test_d3_replicas_that_lost_power_and_never_catch_up(quiet):
-    undo = damage(follower_of(quiet), 70)
+    undo = damage(follower_of(quiet), 40)
     promised(quiet).behind.add(follower_of(quiet).id)
     quiet.record_checks.compare_replicas()
     assert "differ at rest" in broken("D3", quiet.record_checks.check_at_rest)
@@ -115,7 +117,7 @@ def test_d5_a_batch_that_is_stored_twice():
     machine = leader_of(world)
     path = segments_of(machine)[-1]
     content = bytes(machine.vfs.written_content(path))
-    found = stored_batches(machine.vfs, "records", 0)
+    found = stored_at(world, machine)
     again = next(b for b in reversed(found) if b.producer_id >= 0).content
     world.record_checks.check_sequences()
     machine.vfs.rewrite(path, content + again)
@@ -166,3 +168,98 @@ def test_the_only_one_in_sync_loses_power_and_all_others_know_more_than_it():
     assert checks.may_have_lost(key)
     assert promised(world).behind == {1, 2, 3}
     assert promised(world).values == {}
+
+
+def test_d1_a_record_of_acks_1_that_its_leader_lacks(quiet):
+    machine, checks, key = leader_of(quiet), quiet.record_checks, key_of(quiet)
+    batch = stored_at(quiet, machine)[-1]
+    reign = checks.reign_of(machine.id, key)
+    assert checks.reign_of(follower_of(quiet).id, key) is None
+    checks.written_at(reign, batch.base_offset, batch.values)
+    wrong = (b"other", *batch.values[1:])
+    assert "acks=1" in broken("D1", lambda: checks.written_at(reign, batch.base_offset, wrong))
+    broken("D1", lambda: checks.written_at(reign, batch.end_offset, batch.values))
+    for other in (None, reign._replace(incarnation=9), reign._replace(leader_epoch=9)):
+        checks.written_at(other, batch.base_offset, wrong)
+
+
+def test_d1_a_log_start_that_rises_for_no_reason():
+    world = rested()
+    machine, checks, key = leader_of(world), world.record_checks, key_of(world)
+    replica_of(world, machine).log.raise_log_start_to(5)
+    text = broken("D1", lambda: checks.after_step(machine))
+    assert f"node {machine.id} begins at 5, was 0" in text
+    checks.starts.note_deletion((bytes(key[0]), 0), 5)
+    checks.after_step(machine)
+    assert promised(world).start == 5
+    assert min(promised(world).values) == 5
+    assert promised(world).promised_us.keys() == promised(world).values.keys()
+    checks.acknowledged(key, 4, [b"below"], world.scheduler.now_us)
+    assert 4 not in promised(world).values
+    replica_of(world, machine).log.raise_log_start_to(6)
+    broken("D1", lambda: checks.after_step(machine))
+
+
+def test_d2_a_look_up_by_time_finds_the_first(quiet):
+    checks, key, of = quiet.record_checks, key_of(quiet), promised(quiet)
+    late_us, (first, second) = quiet.scheduler.now_us, sorted(of.times_ms)[:2]
+    time_ms = of.times_ms[first]
+    checks.looked_up(key, time_ms, time_ms, first, late_us)
+    text = broken("D2", lambda: checks.looked_up(key, time_ms, time_ms + 1, second, late_us))
+    assert f"found {second} of {time_ms + 1}, and {first} is before it" in text
+    checks.looked_up(key, time_ms, time_ms + 1, second, of.promised_us[first])
+    checks.looked_up(key, time_ms, time_ms + 1, second, of.since_us)
+    broken("D2", lambda: checks.looked_up(key, time_ms + 1, time_ms, first, late_us))
+
+
+def test_d2_deleted_records_are_below_the_low_watermark(quiet):
+    checks, key = quiet.record_checks, key_of(quiet)
+    checks.deleted(key, 7, 7)
+    checks.deleted(key, -1, 7)
+    assert "below 8 asked, 7 answered" in broken("D2", lambda: checks.deleted(key, 8, 7))
+
+
+def test_d5_a_value_that_was_sent_once_is_stored_once():
+    world = rested()
+    machine, checks = leader_of(world), world.record_checks
+    path = segments_of(machine)[-1]
+    content = bytes(machine.vfs.written_content(path))
+    hasty = [b for b in stored_at(world, machine) if b.producer_id < 0]
+    machine.vfs.rewrite(path, content + hasty[-1].content)
+    checks._hasty.clear()
+    checks.check_sequences()
+    checks.note_hasty(int(hasty[-1].values[0].split(b":")[0]))
+    assert "sent once" in broken("D5", checks.check_sequences)
+
+
+def test_a_replica_that_is_behind_counts_while_it_is_a_replica(quiet):
+    promised(quiet).behind.add(77)
+    quiet.record_checks.check_at_rest()
+    promised(quiet).behind.discard(77)
+
+
+@pytest.mark.parametrize(
+    ("asked", "config", "left", "wall_ms", "reason"),
+    [
+        (5, None, 0, 0, "asked"),
+        (4, None, 0, 0, ""),
+        (-1, None, 0, 0, "asked"),
+        (0, ("retention.bytes", 100), 100, 0, "size"),
+        (0, ("retention.bytes", 100), 99, 0, ""),
+        (0, ("retention.ms", 10), 99, 30, ""),
+        (0, ("retention.ms", 10), 99, 31, "time"),
+    ],
+)
+def test_reasons_of_a_log_start(asked, config, left, wall_ms, reason):
+    starts, place = LogStarts(), (b"topic", 1)
+    starts.note_deletion(place, asked)
+    starts.note_deletion(place, 0)
+    if config is not None:
+        starts.note_retention(b"topic", *config)
+        starts.note_retention(b"topic", config[0], 1_000)
+    times_ms = {4: 20, 5: 90}
+    found = starts.reason(place, 5, times_ms, bytes_left=left, wall_ms=wall_ms)
+    assert found == reason
+    if not reason:
+        starts.are_free = True
+        assert starts.reason(place, 5, times_ms, bytes_left=left, wall_ms=wall_ms) == "asked"

@@ -51,8 +51,14 @@ def replica_of(world, machine, partition=0):
 
 
 def segments_of(machine, partition=0):
-    directory = f"/data/records-{partition}"
+    directories = [f"{log_dir}/records-{partition}" for log_dir in machine.config.log_dirs]
+    directory = next(each for each in directories if machine.vfs.is_directory(each))
     return [f"{directory}/{n}" for n in machine.vfs.list(directory) if n.endswith(".log")]
+
+
+def stored_at(world, machine, partition=0):
+    """Batches of a replica."""
+    return world.record_checks.stored(machine, key_of(world, partition))
 
 
 def broken(invariant, act):

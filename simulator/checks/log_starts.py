@@ -1,0 +1,69 @@
+"""Reasons for which the start of a log may rise: DeleteRecords, retention by size, by time."""
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+
+Place = tuple[bytes, int]
+"""Id of a topic, number of a partition."""
+
+
+class LogStarts:
+    """Requests of administrators by which the start of a log may be above 0."""
+
+    def __init__(self) -> None:
+        self._asked: dict[Place, float] = {}
+        """Highest offset below which records may be deleted."""
+        self._kept: dict[bytes, _Kept] = {}
+        self.are_free = False
+        """True: whoever drives the run deletes what he likes."""
+
+    def note_deletion(self, place: Place, offset: int) -> None:
+        """Note a DeleteRecords; -1 is all that is committed."""
+        below = math.inf if offset < 0 else offset
+        self._asked[place] = max(below, self._asked.get(place, 0))
+
+    def note_retention(self, topic_id: bytes, config: str, value: int) -> None:
+        """Note a config of a topic; the smallest value counts from then on."""
+        kept = self._kept.setdefault(topic_id, _Kept())
+        if config == "retention.bytes":
+            kept.size_bytes = min(kept.size_bytes, value)
+        else:
+            assert config == "retention.ms", config
+            kept.age_ms = min(kept.age_ms, value)
+
+    def reason(
+        self,
+        place: Place,
+        start: int,
+        times_ms: Mapping[int, int],
+        *,
+        bytes_left: int,
+        wall_ms: int,
+    ) -> str:
+        """Reason for a start; empty if there is none.
+
+        Args:
+            place: of the log.
+            start: to which it rose.
+            times_ms: timestamps of records by offset, as far as they are known.
+            bytes_left: from the start on.
+            wall_ms: highest time that any node has seen.
+        """
+        if self.are_free or start <= self._asked.get(place, 0):
+            return "asked"
+        kept = self._kept.get(place[0])
+        if kept is None:
+            return ""
+        if kept.size_bytes <= bytes_left:
+            return "size"
+        gone = [time_ms for offset, time_ms in times_ms.items() if offset < start]
+        return "time" if not gone or max(gone) + kept.age_ms < wall_ms else ""
+
+
+class _Kept(msgspec.Struct):
+    """Limits of retention: what it leaves in any case."""
+
+    size_bytes: float = math.inf
+    age_ms: float = math.inf
