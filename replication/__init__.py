@@ -7,7 +7,7 @@ Interface:
   an `ErrorCode`; what a step changed is returned (`leader.leadership.Changed`,
   `partition.Transition`).
 - `leader.leadership.Leadership`: the same partition at its leader, as `leader.delayed.Leader` sees
-  it; its parts: `assignment.Assignment`, `log_ends.LogEnds`.
+  it; a part of it: `log_ends.LogEnds`.
 - `follower.fetchers`: partitions to fetch, by leader; `follower.fetcher` is one link to a leader.
 - `reading`, `follower.following`: reads by offset and by time; what a follower appends and
   truncates.

@@ -18,7 +18,6 @@ apache/kafka: core/.../cluster/Partition.scala (4.x, KRaft)
 import msgspec
 
 from metadata.image import Partition as PartitionRegistration
-from replication.assignment import Assignment
 from replication.follower.following import (
     FetchedFromLeader,
     FollowerAppended,
@@ -103,7 +102,6 @@ class Partition:
         self.log: UnifiedLog | None = None
         """None until it is opened, and when its directory has failed."""
         self.role: Leadership | Following | Offline = Offline()
-        self.assignment = Assignment()
 
     @property
     def leader_epoch(self) -> LeaderEpoch:
@@ -122,22 +120,6 @@ class Partition:
         if isinstance(role, Leadership):
             return role
         return role.code if isinstance(role, Offline) else ErrorCode.not_leader_or_follower
-
-    @property
-    def is_under_replicated(self) -> bool:
-        """True at a leader with fewer replicas in sync than were assigned before any is added."""
-        role = self.role
-        return isinstance(role, Leadership) and role.isr_size < self.assignment.replication_factor
-
-    @property
-    def is_under_min_isr(self) -> bool:
-        """True at a leader with fewer replicas in sync than `min.insync.replicas`."""
-        return isinstance(self.role, Leadership) and self.role.is_under_min_isr
-
-    @property
-    def is_at_min_isr(self) -> bool:
-        """True at a leader with just `min.insync.replicas` in sync."""
-        return isinstance(self.role, Leadership) and self.role.is_at_min_isr
 
     # -- roles ----------------------------------------------------------------------------------
 
@@ -171,9 +153,6 @@ class Partition:
         if self.log is None:
             self._awaiting_log = registration
             return Transition()
-        self.assignment = Assignment(
-            registration.replicas, registration.adding_replicas, registration.removing_replicas
-        )
         before, is_leader = self.role, registration.leader == self._broker.node_id
         is_new_epoch = registration.leader_epoch > before.leader_epoch
         assert is_new_epoch or is_leader == isinstance(before, Leadership), (
@@ -213,7 +192,6 @@ class Partition:
         """Leave the log, whose directory has failed: KAFKA_STORAGE_ERROR from here on."""
         self.role = Offline(ErrorCode.kafka_storage_error, self.leader_epoch, self.partition_epoch)
         self.log = self._ends = self._awaiting_log = None
-        self.assignment = Assignment()
 
     def configure(self, settings: PartitionSettings, now_ms: int) -> Changed:
         """Take other settings of the topic; a smaller minimum may release the high watermark."""

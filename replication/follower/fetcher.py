@@ -117,10 +117,6 @@ class Fetcher:
         """True without partitions and without a request in flight."""
         return not self._states and not self._is_in_flight
 
-    def lags(self) -> Mapping[TopicIdPartition, int]:
-        """Number of records up to the leader's high watermark, -1 before the first answer."""
-        return {key: -1 if state.lag is None else state.lag for key, state in self._states.items()}
-
     def lag(self, key: TopicIdPartition) -> int | None:
         """Lag of one partition; None before the first answer, or if it is not fetched here."""
         state = self._states.get(key)

@@ -6,7 +6,7 @@ one step is asked for together: requests leave at `tick`, and behind each respon
 apache/kafka: core/.../server/AbstractFetcherManager.scala, RemoteLeaderEndPoint.scala (4.x)
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
@@ -74,23 +74,11 @@ class Fetchers:
             fetcher.remove(key)
             self._end_if_idle(place)
 
-    def remove_all(self) -> None:
-        """Replicate nothing more."""
-        for key in list(self._assigned):
-            self.remove(key)
-
     def _end_if_idle(self, place: tuple[NodeId, int]) -> None:
         """End a fetcher without partitions, unless that has ended it which it called meanwhile."""
         fetcher = self._fetchers.get(place)
         if fetcher is not None and fetcher.is_idle:
             del self._fetchers[place]
-
-    def lags(self) -> Mapping[TopicIdPartition, int]:
-        """Number of records up to the leader's high watermark, -1 before the first answer."""
-        lags: dict[TopicIdPartition, int] = {}
-        for fetcher in self._fetchers.values():
-            lags.update(fetcher.lags())
-        return lags
 
     def lag(self, key: TopicIdPartition) -> int | None:
         """Lag of one partition; None before the first answer, or if it is not fetched."""

@@ -251,11 +251,6 @@ class Leadership:
         """True if the high watermark stands still, and acks=all is refused."""
         return self.isr_size < self.effective_min_isr
 
-    @property
-    def is_at_min_isr(self) -> bool:
-        """True if the loss of one more replica makes it under-min-isr."""
-        return self.isr_size == self.effective_min_isr
-
     def is_in_sync(self, replica_id: NodeId) -> bool:
         """True for a member of the ISR, which no quota of replication throttles."""
         return replica_id in isr.committed_isr(self.state)

@@ -94,7 +94,7 @@ def test_a_log_that_ends_below_the_log_start_of_its_leader_begins_anew_there():
     assert pair.is_same()
     own = pair.followed[key()].log
     assert (own.log_start_offset, own.end_offset) == (3, 5)
-    assert pair.fetchers.lags() == {key(): 0}
+    assert pair.fetchers.lag(key()) == 0
 
 
 def test_an_end_above_that_of_the_leader_is_truncated_to_it():
@@ -109,7 +109,7 @@ def test_an_end_above_that_of_the_leader_is_truncated_to_it():
     out_of_range(pair)
     pair.exchange()
     assert log.end_offset == 2
-    assert pair.fetchers.lags() == {key(): 0}
+    assert pair.fetchers.lag(key()) == 0
     assert pair.requested().topics[0].partitions[0].fetch_offset == 2
 
 
@@ -124,7 +124,7 @@ def test_an_end_between_those_of_the_leader_is_fetched_again(records, start):
     log.raise_log_start_to(start)
     out_of_range(pair)
     pair.exchange(2)
-    assert pair.fetchers.lags() == {key(): records - 2}
+    assert pair.fetchers.lag(key()) == records - 2
     assert pair.requested().topics[0].partitions[0].fetch_offset == 2
     assert "replica_truncated" not in pair.follower.logged()
 

@@ -3,7 +3,6 @@
 import pytest
 
 from metadata.image import LEADER_RECOVERED, LEADER_RECOVERING
-from replication.assignment import Assignment
 from replication.follower.following import FetchedFromLeader
 from replication.leader.isr import CommittedPartitionState, LeaderAndIsr, Outcome
 from replication.leader.leadership import UNCHANGED, Answered, Changed, Leadership
@@ -58,7 +57,6 @@ def every_refusal(partition):
 def test_a_partition_waits_for_its_log_and_takes_the_newest_metadata_with_it():
     partition = Brokers().partition()
     assert every_refusal(partition) == {NOT_LEADER}
-    assert partition.assignment == Assignment()
     assert not Transition().is_taken
     assert partition.make_follower(registration(2, 4), 0) == Transition()
     assert partition.make_leader(registration(1, 5), 0) == Transition()
@@ -91,7 +89,6 @@ def test_the_partition_of_a_failed_directory_is_offline_for_good():
     assert every_refusal(partition) == {STORAGE_ERROR}
     assert partition.role == Offline(STORAGE_ERROR, 1, 1)
     assert partition.log is None
-    assert partition.assignment == Assignment()
     assert partition.make_leader(registration(1, 2), 0) == Transition()
     assert partition.make_follower(registration(2, 3), 0) == Transition()
     assert every_refusal(partition) == {STORAGE_ERROR}
@@ -170,12 +167,8 @@ def test_a_later_partition_epoch_of_a_leader_changes_the_isr_and_the_assignment_
     assert leader.replicas[4].last_caught_up_ms is None
     assert leader.state == CommittedPartitionState((1, 2))
     assert (partition.leader_epoch, partition.partition_epoch) == (1, 2)
-    assert partition.assignment == Assignment((1, 2, 3, 4), (4,), (3,))
-    assert partition.assignment.is_reassigning
-    assert partition.assignment.replication_factor == 3
     partition.make_leader(registration(1, 1, partition_epoch=3, isr=(1, 2), replicas=(1, 2, 4)), 9)
     assert set(leader.replicas) == {2, 4}
-    assert not partition.assignment.is_reassigning
 
 
 def test_a_leader_elected_again_starts_its_replicas_anew():
@@ -302,51 +295,15 @@ def test_the_settings_before_a_leadership_hold_in_it():
     assert append(partition, 0, acks=-1) is ErrorCode.not_enough_replicas
 
 
-# --- flags
-
-
-@pytest.mark.parametrize(
-    ("isr", "flags"),
-    [
-        ((1, 2, 3), (False, False, False)),
-        ((1, 2), (True, False, True)),
-        ((1,), (True, True, False)),
-    ],
-)
-def test_flags_of_a_leader(isr, flags):
-    partition = led(minimum=2, isr=isr)
-
-    def of_partition():
-        return (
-            partition.is_under_replicated,
-            partition.is_under_min_isr,
-            partition.is_at_min_isr,
-        )
-
-    assert of_partition() == flags
-    assert [partition.leadership.is_in_sync(each) for each in (1, 2, 3)] == [
-        each in isr for each in (1, 2, 3)
-    ]
-    partition.make_follower(registration(2, 2), 0)
-    assert of_partition() == (False, False, False)
-
-
-@pytest.mark.parametrize(
-    ("adding", "removing", "expected"),
-    [((), (), False), ((3,), (), True), ((), (3,), True), ((3,), (2,), True)],
-)
-def test_a_reassignment_adds_or_removes(adding, removing, expected):
-    assert Assignment((1, 2, 3), adding, removing).is_reassigning is expected
+def test_who_is_in_sync_and_how_many_must_be():
+    partition = led(minimum=2, isr=(1, 2))
+    assert [partition.leadership.is_in_sync(each) for each in (1, 2, 3)] == [True, True, False]
+    assert not partition.leadership.is_under_min_isr
+    assert led(minimum=2, isr=(1,)).leadership.is_under_min_isr
 
 
 def test_the_default_settings_are_those_of_kafka():
     assert PartitionSettings() == PartitionSettings(min_insync_replicas=1, deletes=True)
-
-
-def test_a_replica_that_is_being_added_is_not_missing():
-    four = {"replicas": (1, 2, 3, 4), "adding_replicas": (4,)}
-    assert not led(isr=(1, 2, 3), **four).is_under_replicated
-    assert led(isr=(1, 2), **four).is_under_replicated
 
 
 # --- answers of the controller

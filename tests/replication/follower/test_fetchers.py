@@ -32,7 +32,7 @@ def test_each_fetcher_has_a_request_of_its_own():
     assert sorted(sent[:2] for sent in pair.follower.sent) == [(1, 0), (1, 1)]
     pair.exchange(2)
     assert [pair.is_same(number) for number in range(4)] == [True] * 4
-    assert pair.fetchers.lags() == dict.fromkeys(map(key, range(4)), 0)
+    assert [pair.fetchers.lag(key(number)) for number in range(4)] == [0] * 4
 
 
 def test_the_first_deadline_of_all_fetchers_is_told():
