@@ -1,8 +1,10 @@
 """The replicas of this broker: what its images say, carried out on logs, partitions and fetchers.
 
 The first image waits until all logs are loaded, and later ones behind it. Of each: deletions, then
-leaders, then followers, then settings, then what the controller is told about log directories. A
-partition whose log is still being created takes its newest metadata when the log is open.
+leaders, then followers, then settings. They are applied in slices, some partitions in a step: one
+that an image has not reached yet is as the image before says, and one that it creates answers
+NOT_LEADER_OR_FOLLOWER. A partition whose log is still being created takes its newest metadata when
+the log is open.
 
     INV-LR-1  a hosted partition without a log is waiting for one, or offline
     INV-LR-2  a name of a log belongs to one hosted partition
@@ -18,6 +20,7 @@ import msgspec
 from broker.config import RecordsConfig
 from broker.directory_assignments import DirectoryAssignments
 from broker.effects import DirectoryFailed, Log, LogLevel, Ready
+from broker.image_queue import Change, ImageQueue, PartitionChanges
 from broker.log_closing import LogClosing
 from broker.log_loading import LogLoading
 from broker.partition_files import PartitionFiles
@@ -37,7 +40,6 @@ from storage.errors import CorruptFileError
 from storage.logs.log_manager import LogManager
 from storage.logs.unified_log import UnifiedLog
 from wire.api_keys import ASSIGN_REPLICAS_TO_DIRS
-from wire.errors import ErrorCode
 from wire.types import TopicIdPartition
 
 
@@ -79,14 +81,21 @@ class LocalReplicas:
         self._properties = dict(config.properties)
         self._path_by_id = {identity: path for path, identity in config.directory_ids.items()}
         self._image = EMPTY
-        self._next: list[tuple[Image, MetadataDelta]] = []
-        """Images that wait until the logs are loaded."""
+        """The newest that is applied, whole or in part."""
+        self._images = ImageQueue(self._applying)
+        self._is_first = True
+        """True until the first image is applied."""
+        self._catch_up_count = 0
+        """Images that are applied before `Ready`: those that came while the logs were loaded."""
+        self._changed: list[TopicIdPartition] = []
+        """Partitions that the slice has given other metadata."""
         self._clean_log_dirs = disk.clean_log_dirs
         self._is_begun = False
         """True once logs are looked for."""
         self._is_loaded = False
         self._awaited: set[TopicIdPartition] | None = None
-        """Partitions of the first image without a log; None before it and after `Ready`."""
+        """Partitions of the first image without a log; None before the logs are loaded and after
+        `Ready`."""
         self._failed: set[str] = set()
         self._offline: set[TopicIdPartition] = set()
         """Hosted partitions whose log failed."""
@@ -120,65 +129,64 @@ class LocalReplicas:
         """Take the next image; the first holds the registration of this process."""
         if self._is_stopping:
             return
-        if self._is_loaded:
-            self._apply(image, delta)
-            return
-        if not self._next:
+        if not self._is_begun:
             self._is_begun = True
             self.settings.publish(image, delta)  # the logs are opened with them
             self._loading.start(image)
-        self._next.append((image, delta))
+        self._images.put(image, delta)
 
     def _logs_loaded(self) -> None:
         if self._is_stopping:
             return
         self._is_loaded = True
-        waiting, self._next = self._next, []
-        for number, (image, delta) in enumerate(waiting):
-            self._apply(image, delta)
-            if number == 0:
-                self._awaited = {
-                    key for key, each in self._hosted.items() if _waits_for_log(each.partition)
-                }
-        self._upkeep.start()
-        self._maybe_ready()
+        self._catch_up_count = len(self._images)
+        self._awaited = set()
 
-    def _apply(self, image: Image, delta: MetadataDelta) -> None:
+    @property
+    def is_applying(self) -> bool:
+        """True if the next step applies another slice of the images."""
+        return self._is_loaded and not self._is_stopping and len(self._images) > 0
+
+    def apply_some(self) -> None:
+        """Apply a slice; fetchers that do not wait for their leader wait for its end.
+
+        A Fetch that left with the first partitions would keep the others waiting at a leader that
+        has nothing for it.
+        """
+        applied_count = self._images.apply_slice()
+        changed, self._changed = self._changed, []
+        if changed:  # once for all: a fetch that waits looks at every partition that it names
+            self._replicas.check_all(changed)
+        self._fetchers.hold(is_wanted=len(self._images) > 0)
+        if applied_count:
+            self._applied(applied_count)
+
+    def _applied(self, count: int) -> None:
+        """Take the end of images; from the last that came by then on the logs are looked after."""
+        if self._catch_up_count:
+            self._catch_up_count = max(0, self._catch_up_count - count)
+            if self._catch_up_count == 0:
+                self._upkeep.start()
+                self._maybe_ready()
+
+    def _applying(self, image: Image, delta: MetadataDelta) -> Iterator[Change]:
+        """Apply an image, one change at each `next`."""
         before, self._image = self._image, image
-        for key in self._deleted(before, delta):
+        changes = PartitionChanges(before, image, delta, self._config.node_id, self._hosted)
+        yield from changes.collected()
+        for key in changes.deleted():
             self._drop(key)
+            yield Change.PARTITION
         changed_topics = self.settings.publish(image, delta)
-        changed = [(key, _registration(image, key)) for key in delta.partitions_changed]
-        ours = [
-            (image.topics[key[0]].name, key, registration)
-            for key, registration in changed
-            if self._config.node_id in registration.replicas
-        ]
-        ours.sort(key=lambda each: (each[0], each[1][1]))
-        for leads in (True, False):
-            for topic, key, registration in ours:
-                if (registration.leader == self._config.node_id) is leads:
-                    self._take(key, topic, registration)
-        if ours:  # once for all: a fetch that waits looks at every partition that it names
-            self._replicas.check_all([key for _, key, _ in ours])
-        for topic in changed_topics:
-            self._configure(topic)
-        for _, key, _ in ours:
+        for topic, key in changes.taken():
+            self._take(key, topic, _registration(image, key))
             self._tell_directory(key)
-
-    def _deleted(self, before: Image, delta: MetadataDelta) -> list[TopicIdPartition]:
-        """The hosted partitions that are gone, or have another set of replicas; sorted by name."""
-        node_id = self._config.node_id
-        keys = {
-            (topic_id, number)
-            for topic_id in delta.topics_deleted
-            if topic_id in before.topics
-            for number in before.topics[topic_id].partitions
-        }
-        for key in delta.partitions_changed:
-            if node_id not in _registration(self._image, key).replicas:
-                keys.add(key)
-        return sorted(keys & self._hosted.keys(), key=lambda key: self._hosted[key].name)
+            yield Change.PARTITION
+        for topic in changed_topics:
+            yield Change.SETTINGS
+            if self.settings.is_changed(topic):
+                yield from self._configured(topic)
+        self._is_first = False
 
     def _drop(self, key: TopicIdPartition) -> None:
         hosted = self._hosted.pop(key)
@@ -190,15 +198,17 @@ class LocalReplicas:
         self._files.delete(hosted.name)
         self._has_log_or_none(key)
 
-    def _configure(self, topic: str) -> None:
-        self.manager.configure(topic)
+    def _configured(self, topic: str) -> Iterator[Change]:
+        """Apply the settings of a topic, which changed."""
         topic_id = self._image.topic_id_by_name[topic]
-        settings = self.settings.partition(topic)
         for number in range(len(self._image.topics[topic_id].partitions)):
             hosted = self._hosted.get((topic_id, number))
             if hosted is not None:
+                self.manager.configure(*hosted.name)
+                settings = self.settings.partition(topic)
                 changed = hosted.partition.configure(settings, self._services.now_ms)
                 self._replicas.took((topic_id, number), changed)
+            yield Change.SETTINGS
 
     # -- roles ----------------------------------------------------------------------------------
 
@@ -214,6 +224,7 @@ class LocalReplicas:
         else:
             taken = partition.make_follower(registration, now_ms)
         self._took(key, hosted, taken)
+        self._changed.append(key)
 
     def _host(self, key: TopicIdPartition, name: TopicAndPartition) -> Hosted:
         partition = Partition(self._broker, self.settings.partition(name[0]))
@@ -230,9 +241,10 @@ class LocalReplicas:
 
     def _create(self, key: TopicIdPartition, hosted: Hosted) -> None:
         def choose() -> str | None:
-            if self._hosted.get(key) is not hosted:
+            registration = self._replica(key)
+            if self._hosted.get(key) is not hosted or registration is None:
                 return None
-            path = self._log_dir_for(key)
+            path = self._log_dir_for(registration)
             if path is None:
                 self._mark_offline(key)
             return path
@@ -251,6 +263,8 @@ class LocalReplicas:
             if self._hosted.get(key) is hosted:
                 self._mark_offline(key)
 
+        if self._is_first and self._awaited is not None:
+            self._awaited.add(key)
         self._files.create(hosted.name, key[0], choose, created=created, not_created=not_created)
 
     def _took(self, key: TopicIdPartition, hosted: Hosted, taken: Transition) -> None:
@@ -278,15 +292,20 @@ class LocalReplicas:
     def _leaves(self, key: TopicIdPartition) -> bool:
         """True for a replica out of sync while this broker is in controlled shutdown."""
         node_id = self._config.node_id
-        broker = self._image.brokers.get(node_id)
+        broker, registration = self._image.brokers.get(node_id), self._replica(key)
         is_leaving = broker is not None and broker.in_controlled_shutdown
-        return is_leaving and node_id not in _registration(self._image, key).isr
+        return is_leaving and (registration is None or node_id not in registration.isr)
+
+    def _replica(self, key: TopicIdPartition) -> PartitionRegistration | None:
+        """The metadata of a replica here; None if the image, applied in part, drops it."""
+        registration = self._image.partition(*key)
+        is_here = registration is not None and self._config.node_id in registration.replicas
+        return registration if is_here else None
 
     # -- log directories ------------------------------------------------------------------------
 
-    def _log_dir_for(self, key: TopicIdPartition) -> str | None:
+    def _log_dir_for(self, registration: PartitionRegistration) -> str | None:
         """The log directory of a new log: that of its metadata if it is one here, else any."""
-        registration = _registration(self._image, key)
         online = [path for path in self._config.log_dirs if path in self.manager.directories]
         assigned = self._path_by_id.get(registration.directory(self._config.node_id))
         if assigned is not None:
@@ -299,9 +318,9 @@ class LocalReplicas:
         return self.manager.next_log_dir(allowed or online)
 
     def _tell_directory(self, key: TopicIdPartition) -> None:
-        hosted, registration = self._hosted[key], _registration(self._image, key)
+        hosted, registration = self._hosted[key], self._replica(key)
         path = self.manager.log_dir_of(*hosted.name)
-        if path is None or hosted.partition.log is None:
+        if path is None or hosted.partition.log is None or registration is None:
             return
         actual = self._config.directory_ids[path]
         if registration.directory(self._config.node_id) != actual:
@@ -355,7 +374,7 @@ class LocalReplicas:
             self._maybe_ready()
 
     def _maybe_ready(self) -> None:
-        if self._awaited is not None and not self._awaited:
+        if self._awaited is not None and not self._awaited and not self._catch_up_count:
             self._awaited = None
             self._services.emit(Ready())
 
@@ -363,12 +382,16 @@ class LocalReplicas:
         """Instant of the next `tick`; None without one."""
         if self._is_stopping:
             return None
+        if self.is_applying:
+            return self._services.now_ms
         return _earliest((self._upkeep.next_ms(), self._assignments.next_ms()))
 
     def tick(self) -> None:
         """Do what is due."""
         if self._is_stopping:
             return
+        if self.is_applying:
+            self.apply_some()
         self._upkeep.tick()
         now_ms = self._services.now_ms
         request = self._assignments.take_request(self._image, self._broker.broker_epoch, now_ms)
@@ -450,15 +473,6 @@ def _registration(image: Image, key: TopicIdPartition) -> PartitionRegistration:
     registration = image.partition(*key)
     assert registration is not None, f"{key=} is of a live topic"
     return registration
-
-
-def _waits_for_log(partition: Partition) -> bool:
-    role = partition.role
-    return (
-        partition.log is None
-        and isinstance(role, Offline)
-        and role.code is not ErrorCode.kafka_storage_error
-    )
 
 
 def _earliest(instants: Iterable[int | None]) -> int | None:

@@ -80,7 +80,7 @@ class TopicSettingsOf:
         """Of the topics that were asked for; a deleted topic leaves it."""
 
     def publish(self, image: Image, delta: MetadataDelta) -> list[str]:
-        """Take the next image; the topics with other settings, sorted, of those asked for."""
+        """Take the next image; the topics asked for that `is_changed` has to look at, in order."""
         self._image = image
         is_for_all = not delta.configs.isdisjoint(
             [(CONFIG_BROKER, ""), (CONFIG_BROKER, str(self._node_id))]
@@ -88,14 +88,14 @@ class TopicSettingsOf:
         if is_for_all:
             self._defaults = self._defaults_at(image)
             self._default = _settings(self._defaults)
+            return list(self._by_name)
         touched = {name for kind, name in delta.configs if kind == CONFIG_TOPIC}
-        known = self._by_name
-        changed: list[str] = []
-        for name in sorted(known) if is_for_all else sorted(touched.intersection(known)):
-            before = known.pop(name)
-            if name in image.topic_id_by_name and self._of(name) != before:
-                changed.append(name)
-        return changed
+        return sorted(touched.intersection(self._by_name))
+
+    def is_changed(self, topic: str) -> bool:
+        """Take the settings of a topic from the image; True if they are others, and it is there."""
+        before = self._by_name.pop(topic, None)
+        return topic in self._image.topic_id_by_name and self._of(topic) != before
 
     def log(self, topic: str) -> TopicSettings:
         """The settings of the logs of a topic; of a topic that is not in the image the defaults."""

@@ -41,6 +41,7 @@ class Fetchers:
         self._send = send
         self._fetchers: dict[tuple[NodeId, int], Fetcher] = {}
         self._assigned: dict[TopicIdPartition, tuple[NodeId, int]] = {}
+        self._is_held = False
         self.failed: dict[TopicIdPartition, str] = {}
         """Partitions that are not replicated until they are assigned again, with the reason."""
 
@@ -97,13 +98,21 @@ class Fetchers:
 
     # -- requests -------------------------------------------------------------------------------
 
+    def hold(self, *, is_wanted: bool) -> None:
+        """Send nothing at `tick` while more partitions are about to be assigned; or go on."""
+        self._is_held = is_wanted
+
     def next_ms(self) -> int | None:
         """Time of the next request; None until something is assigned or answered."""
+        if self._is_held:
+            return None
         times = [fetcher.next_ms() for fetcher in self._fetchers.values()]
         return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
     def tick(self) -> None:
-        """Send what is due."""
+        """Send what is due, unless that is held."""
+        if self._is_held:
+            return
         for place in list(self._fetchers):
             self._send_due(place)
 

@@ -361,11 +361,10 @@ class LogManager:
             self._remove_later(path, topic, wall_ms, is_directory=False)
         return sum(LOG_SUFFIX in path for path in paths)
 
-    def configure(self, topic: str) -> None:
-        """Apply the settings of a topic, which changed, to its open logs."""
-        for key in [each for each in self.keys() if each[0] == topic]:
-            log = self.get(*key)
-            assert log is not None, f"{key=}"
+    def configure(self, topic: str, partition: int) -> None:
+        """Apply the settings of a topic, which changed, to one of its logs, if it is open."""
+        log = self.get(topic, partition)
+        if log is not None:
             self._apply_settings(log, topic)
 
     def _apply_settings(self, log: UnifiedLog, topic: str) -> None:

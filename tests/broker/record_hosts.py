@@ -31,6 +31,7 @@ class Replicas:
         self.partitions: dict[Any, Any] = {}
         self.calls: list[tuple[Any, ...]] = []
         self.fetched: dict[Any, Any] = {}
+        self.is_held = False
 
     def host(self, key: Any, partition: Any) -> None:
         assert key not in self.partitions
@@ -57,6 +58,9 @@ class Replicas:
 
     def remove(self, key: Any) -> None:
         self.fetched.pop(key, None)
+
+    def hold(self, *, is_wanted: bool) -> None:
+        self.is_held = is_wanted
 
 
 class Effects(list[Any]):
@@ -135,6 +139,12 @@ class Host:
         except Exception as raised:  # noqa: BLE001 - as a driver does
             error = raised
         done(error)
+        self.apply()
+
+    def apply(self) -> None:
+        """Apply what was published, slice by slice; returns when nothing is left to apply."""
+        while self.local.is_applying:
+            self.local.apply_some()
 
     def work(self) -> None:
         while self.works:
@@ -142,6 +152,7 @@ class Host:
 
     def publish(self) -> None:
         self.local.publish(*self.log.take())
+        self.apply()
 
     def started(self) -> "Host":
         self.publish()

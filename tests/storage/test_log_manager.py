@@ -258,12 +258,12 @@ def test_settings_that_change_hold_for_open_logs_and_those_being_opened() -> Non
     task = broker.manager.create("a", 1, A, "/d", NOW)
     broker.set("a", append=AppendRules(batch_bytes_max=10))
     segments_of_one(broker, "b")
-    broker.manager.configure("a")
+    broker.manager.configure("a", 0)
     with pytest.raises(RejectedError):
         fill(log, 1)
     fill(other, 2)
     assert len(other.log.segments) == 1
-    broker.manager.configure("b")
+    broker.manager.configure("b", 0)
     fill(other, 1)
     assert len(other.log.segments) == 2
     task.run()

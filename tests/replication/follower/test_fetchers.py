@@ -49,6 +49,19 @@ def test_the_first_deadline_of_all_fetchers_is_told():
     assert pair.fetchers.next_ms() == 1150
 
 
+def test_held_fetchers_send_nothing_and_then_all_at_once():
+    pair = Pair(count=2)
+    follower, fetchers = pair.follower, pair.fetchers
+    fetchers.hold(is_wanted=True)
+    pair.assign(0)
+    fetchers.tick()
+    assert (follower.sent, fetchers.next_ms()) == ([], None)
+    fetchers.hold(is_wanted=False)
+    assert fetchers.next_ms() == follower.clock.now_ms
+    pair.assign(1)
+    assert pair.numbers() == ([0, 1], [])
+
+
 def test_a_leader_is_not_this_broker():
     pair = Pair()
     with pytest.raises(AssertionError, match="is led here"):
