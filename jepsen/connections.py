@@ -6,6 +6,7 @@ A retried request turns one operation into several, so nothing here sends twice.
 
 import asyncio
 from collections.abc import Awaitable
+from contextlib import ExitStack
 from typing import Any, Final, NamedTuple, TypeVar
 
 from wire.connections.client_connection import ClientConnection
@@ -63,13 +64,13 @@ class Connection:
             reason = "timeout" if isinstance(error, TimeoutError) else "refused"
             raise CallError(reason, is_sent=False) from error
         connection = cls(ClientConnection(CLIENT_ID), reader, writer)
-        try:
-            await _within(timeout_s, connection._negotiate())
-        except BaseException as error:
-            connection.close()
-            if isinstance(error, CallError | TimeoutError | OSError):
+        with ExitStack() as undoing:
+            undoing.callback(connection.close)
+            try:
+                await _within(timeout_s, connection._negotiate())
+            except (CallError, OSError) as error:  # TimeoutError too
                 raise CallError(_reason(error), is_sent=False) from error
-            raise
+            undoing.pop_all()
         return connection
 
     async def call(self, api_key: int, body: Any, timeout_s: float) -> Any:
@@ -126,14 +127,18 @@ class Connections:
             CallError: there was none.
         """
         connection = self._opened.get(address)
-        try:
+        with ExitStack() as undoing:
+            undoing.callback(self._drop, address)
             if connection is None:
                 connection = self._opened[address] = await Connection.opened(address)
-            return await connection.call(api_key, body, timeout_s)
-        except BaseException:
-            if (dropped := self._opened.pop(address, None)) is not None:
-                dropped.close()
-            raise
+            answer = await connection.call(api_key, body, timeout_s)
+            undoing.pop_all()
+        return answer
+
+    def _drop(self, address: Address) -> None:
+        dropped = self._opened.pop(address, None)
+        if dropped is not None:
+            dropped.close()
 
     def close(self) -> None:
         """Drop all."""

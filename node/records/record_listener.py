@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Final
 
 from broker.effects import Log, LogLevel
@@ -30,12 +30,13 @@ def bind(endpoint: Endpoint) -> list[socket.socket]:
     found = socket.getaddrinfo(
         endpoint.host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
-    try:
+    with ExitStack() as undoing:
         for family, kind, protocol, _, address in dict.fromkeys(found):
             try:
                 one = socket.socket(family, kind, protocol)
             except OSError:  # a family that the machine names but does not have
                 continue
+            undoing.callback(one.close)
             bound.append(one)
             one.settimeout(0)
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -44,10 +45,7 @@ def bind(endpoint: Endpoint) -> list[socket.socket]:
             one.bind((address[0], port, *address[2:]))
             one.listen(LISTEN_BACKLOG)
             port = one.getsockname()[1]
-    except BaseException:
-        for one in bound:
-            one.close()
-        raise
+        undoing.pop_all()
     return bound
 
 

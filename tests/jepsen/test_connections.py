@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from jepsen.connections import Address, CallError, Connection
+from jepsen.connections import Address, CallError, Connection, Connections
 from wire.api_table import ListenerKind, api_versions_body, apis
 from wire.connections.connection import ServerConnection
 from wire.errors import ErrorCode
@@ -106,3 +106,28 @@ async def test_a_listener_that_never_says_its_versions_nothing_was_sent():
         with pytest.raises(CallError, match="timeout") as found:
             await Connection.opened(address, timeout_s=0.05)
     assert not found.value.is_sent
+
+
+async def test_a_connection_is_kept_until_a_request_fails():
+    writers = []
+
+    def on_request(writer, protocol, request):
+        writers.append(writer)
+        if len(writers) == 3:
+            writer.transport.abort()
+        else:
+            answer(writer, protocol, request)
+
+    async with server(on_request) as address:
+        connections = Connections()
+
+        def asked():
+            body = default_request(DESCRIBE_QUORUM)
+            return connections.call(address, DESCRIBE_QUORUM, body, 5.0)
+
+        assert (await asked()).topics == (await asked()).topics == ()
+        with pytest.raises(CallError, match="closed"):
+            await asked()
+        assert (await asked()).topics == ()
+        connections.close()
+    assert writers[0] is writers[1] is writers[2] is not writers[3]
