@@ -93,8 +93,6 @@ class ClientQuota:
             return 0
         rate, now_ms = self._rate(caller, client_id), self._clock.now_ms
         rate.sampled.record(value, now_ms)
-        if rate.bound == inf:
-            return 0
         throttle_ms = rate.sampled.throttle_ms(rate.bound, now_ms)
         return (
             throttle_ms

@@ -53,6 +53,12 @@ def test_time_above_the_quota_of_the_image_mutes_the_connection() -> None:
     assert driven.step(TimeAdvanced()) == [SetReading(1, is_wanted=True)]
 
 
+def test_the_throttle_time_of_time_is_at_most_a_window() -> None:
+    driven = limited("request_percentage", 10.0)
+    sent, _ = list_offsets(driven, 9_000_000_000)
+    assert response(LIST_OFFSETS, 7, sent.parts).throttle_time == timedelta(seconds=2)
+
+
 def test_a_quota_that_is_removed_holds_no_more() -> None:
     driven = limited("request_percentage", 10.0)
     list_offsets(driven, 400_000_000)

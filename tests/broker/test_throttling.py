@@ -218,6 +218,7 @@ def test_a_throttled_connection_is_in_use():
     fronts = throttled_front(producer_byte_rate=1)
     fronts.receive(produce(20))
     produced(fronts, fronts.calls[0], 1_000)
+    assert fronts.front.next_ms() == 61_000, "before the end of the throttle time"
     tick(fronts, 60_000)
     assert len(fronts.of(UsedAtKernel)) == 1
     fronts.taken()
@@ -280,6 +281,14 @@ def test_of_two_quotas_the_longer_time_counts_and_is_noted():
     assert produced(fronts, fronts.calls[1], 1_000) == 10_000
     assert [each.throttle_ms for each in fronts.quotas.request.rates(9)] == [500]
     assert [each.throttle_ms for each in fronts.quotas.produce.rates(9)] == [10_000]
+
+
+def test_of_two_equal_throttle_times_that_of_the_time_is_noted():
+    fronts = timed_front(1_100_000_000, producer_byte_rate=100, request_percentage=10)
+    fronts.receive(produce(20))
+    assert produced(fronts, fronts.calls[0], 1_100) == 1_000
+    assert [each.throttle_ms for each in fronts.quotas.request.rates(9)] == [1_000]
+    assert [each.throttle_ms for each in fronts.quotas.produce.rates(9)] == [None]
 
 
 def test_a_produce_without_an_answer_is_throttled_by_its_bytes_only():

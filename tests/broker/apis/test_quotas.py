@@ -1,5 +1,8 @@
 """Produce and Fetch above quotas of bytes: throttle times, empty answers, sessions, bytes."""
 
+from functools import partial
+from itertools import count
+
 import pytest
 from immutables import Map
 
@@ -20,10 +23,10 @@ PAIR = {"replicas": (1, 2)}
 FOLLOWER = {"replica_id": 2, "replica_epoch": 12}
 
 
-def limited(count=0, replicas=(1,), **values):
+def limited(records=0, replicas=(1,), **values):
     broker = Records()
     broker.topic(isr=replicas, replicas=replicas)
-    for _ in range(count):
+    for _ in range(records):
         broker.append([key_of("t")])
     broker.quotas.publish(Map({(("user", None),): Map(values)}))
     return broker
@@ -70,6 +73,15 @@ def test_a_produce_without_acks_mutes_too():
     broker = limited(producer_byte_rate=1)
     asked = send(broker, acks=0)
     assert (len(asked.muted), asked.reasons) == (1, [None])
+
+
+def test_time_of_a_produce_without_acks_is_exempt():
+    broker = limited(request_percentage=1)
+    broker.quotas.nanoseconds = partial(next, count(0, 1_000_000))
+    send(broker, acks=0)
+    assert list(broker.quotas.request.rates(9)) == []
+    send(broker, acks=1)
+    assert len(list(broker.quotas.request.rates(9))) == 1
 
 
 def test_a_produce_that_waits_counts_when_it_is_answered():
@@ -163,10 +175,12 @@ def test_an_incremental_answer_counts_with_its_rows_only():
 
 def test_followers_are_not_throttled():
     broker = limited(3, consumer_byte_rate=1, request_percentage=1, **PAIR)
+    broker.quotas.nanoseconds = partial(next, count(0, 1_000_000))
     asked = broker.ask({"t": [(0, 0)]}, **FOLLOWER)
     assert (asked.muted, throttle_ms(asked, FETCH)) == ([], 0)
     assert len(fetched_rows(asked)) == 1
     assert list(broker.quotas.fetch.rates(9)) == list(broker.quotas.request.rates(9)) == []
+    assert broker.quotas.exempt_percent > 0
 
 
 # ---- throttled followers ---------------------------------------------------------------------
