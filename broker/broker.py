@@ -68,6 +68,7 @@ from replication.follower.fetchers import Fetchers
 from replication.leader.alter_partition import AlterPartitions
 from replication.leader.fetch_session import FetchManager, FetchSessionCache
 from replication.leader.fetching import ReadRules
+from replication.leader.flush_gate import Flushed
 from replication.leader.leadership import Changed, LocalBroker
 from replication.leader.replica_selector import ReplicaSelector, select_in_rack
 from replication.replica_manager import ReplicaManager
@@ -397,8 +398,8 @@ class Broker:
     def _on_disk_failure(self, key: TopicIdPartition, error: Exception) -> None:
         self._local.disk_failed(key, error)
 
-    def _on_appended(self, key: TopicIdPartition) -> None:
-        self._local.appended(key)
+    def _on_appended(self, key: TopicIdPartition, wait: Callable[[], Flushed]) -> None:
+        self._local.appended(key, wait)
 
     def _on_replicated(self, key: TopicIdPartition, is_raised: bool) -> None:  # noqa: FBT001
         """Follow an append of a fetcher; `is_raised` is the high watermark, which others await."""

@@ -13,7 +13,7 @@ apache/kafka: core/.../server/ReplicaManager.scala (`applyDelta`),
 core/.../server/metadata/BrokerMetadataPublisher.scala
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -32,6 +32,7 @@ from metadata.delta import MetadataDelta
 from metadata.image import EMPTY, Image
 from metadata.image import Partition as PartitionRegistration
 from replication.follower.fetchers import Fetchers
+from replication.leader.flush_gate import Flushed
 from replication.leader.leadership import Leadership, LocalBroker
 from replication.partition import Following, Offline, Partition, Transition
 from replication.replica_manager import ReplicaManager
@@ -362,11 +363,11 @@ class LocalReplicas:
         if key is not None:
             self._replicas.check(key)
 
-    def appended(self, key: TopicIdPartition) -> None:
+    def appended(self, key: TopicIdPartition, wait: Callable[[], Flushed] | None = None) -> None:
         """Hand out the flush that an append to a hosted partition asks for, if it does."""
         hosted = self._hosted.get(key)
         if hosted is not None and hosted.partition.log is not None:
-            self._upkeep.appended(hosted.name)
+            self._upkeep.appended(hosted.name, wait)
 
     def _has_log_or_none(self, key: TopicIdPartition) -> None:
         if self._awaited is not None:

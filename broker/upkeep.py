@@ -14,6 +14,7 @@ from typing import Final
 from broker.config import UpkeepConfig
 from broker.effects import Lane, Log, LogLevel
 from broker.services import Services
+from replication.leader.flush_gate import Flushed
 from storage.checkpoints.recovery_points import TopicAndPartition
 from storage.errors import OutOfSpaceError
 from storage.logs.flush_plan import FlushPlan
@@ -135,31 +136,51 @@ class Upkeep:
 
     # -- flushes --------------------------------------------------------------------------------
 
-    def appended(self, name: TopicAndPartition) -> None:
-        """Hand out the flush that an append asks for, if it does."""
+    def appended(self, name: TopicAndPartition, wait: Callable[[], Flushed] | None = None) -> None:
+        """Hand out the flush that an append asks for, if it does.
+
+        Args:
+            name: of the partition.
+            wait: called where `flush.messages` asks for it; what it returns is called at the end
+                of the flush. The flush of a roll is waited for by nobody, as in Kafka.
+        """
+        is_awaited = self._manager.has_flush_due(*name)
         plan = self._manager.flush_after_append(*name)
         if plan is not None:
-            self._flush(name, plan)
+            self._flush(name, plan, wait() if is_awaited and wait is not None else None)
 
     def _flush_old(self) -> None:
         for name, plan in self._manager.flushes_due(self._services.wall_ms):
             self._flush(name, plan)
 
-    def _flush(self, name: TopicAndPartition, plan: FlushPlan) -> None:
+    def _flush(
+        self, name: TopicAndPartition, plan: FlushPlan, flushed: Flushed | None = None
+    ) -> None:
         log, path = self._manager.get(*name), self._manager.log_dir_of(*name)
         assert path is not None, f"{name=}"
 
         def done(error: BaseException | None) -> None:
-            if self._manager.get(*name) is not log:  # deleted, offline or closed meanwhile
-                return
-            try:
-                if error is not None:
-                    raise error
-                self._manager.flushed(name, plan, self._services.wall_ms)
-            except ERRORS as reason:
-                self._failed(path, reason)
+            is_open = self._manager.get(*name) is log  # not deleted, offline or closed meanwhile
+            is_durable = is_open and self._flush_ended(name, plan, error)
+            if flushed is not None:
+                flushed(is_durable)
 
         self._services.run(Lane.FLUSH, path, plan.run, done)
+
+    def _flush_ended(
+        self, name: TopicAndPartition, plan: FlushPlan, error: BaseException | None
+    ) -> bool:
+        """Take the end of a flush of a log that is still open here; True if it is durable."""
+        path = self._manager.log_dir_of(*name)
+        assert path is not None, f"{name=}"
+        try:
+            if error is not None:
+                raise error
+            self._manager.flushed(name, plan, self._services.wall_ms)
+        except ERRORS as reason:
+            self._failed(path, reason)
+            return False
+        return True
 
     # -- recorded offsets -----------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ from replication.leader.fetching import (
     close_records,
     read_partitions,
 )
+from replication.leader.flush_gate import AppendResults, Flushed, FlushGate
 from replication.leader.isr import committed_isr
 from replication.leader.leadership import ALL_IN_SYNC, Changed, Leadership
 from replication.leader.purgatory import Purgatory
@@ -49,7 +50,6 @@ from wire.types import BrokerEpoch, LeaderEpoch, NodeId, Offset, OffsetAndEpoch,
 if TYPE_CHECKING:
     from kio.schema.alter_partition.v3.response import AlterPartitionResponse
 
-AppendResults = Mapping[TopicIdPartition, AppendResult]
 DeletionResults = Mapping[TopicIdPartition, DeletedRecords]
 AnswerAppend = Callable[[AppendResults], None]
 AnswerFetch = Callable[[Sequence[PartitionRead]], None]
@@ -90,6 +90,12 @@ def _with_codes(
     }
 
 
+def _withdrawn(gate: FlushGate, withdraw: Withdraw | None) -> None:
+    gate.cancel()
+    if withdraw is not None:
+        withdraw()
+
+
 class ReplicaManager:
     """The hosted partitions, with their requests that wait.
 
@@ -100,7 +106,8 @@ class ReplicaManager:
         lag_ms_max: `replica.lag.time.max.ms`; ISRs are shrunk at every half of it.
         on_failure: called with the partition at which a log directory failed, and the error; not
             called while it works on partitions, so that they may be marked offline.
-        on_appended: called with a partition behind an append, which may be due for a flush.
+        on_appended: called with a partition behind an append, which may be due for a flush, and
+            with what to call for a wait of the answer for that flush.
         counters: raised here.
         rules: of reads.
     """
@@ -113,7 +120,7 @@ class ReplicaManager:
         image: Callable[[], Image],
         lag_ms_max: int,
         on_failure: Callable[[TopicIdPartition, Exception], None],
-        on_appended: Callable[[TopicIdPartition], None],
+        on_appended: Callable[[TopicIdPartition, Callable[[], Flushed]], None],
         counters: Counters,
         rules: ReadRules,
     ) -> None:
@@ -241,19 +248,22 @@ class ReplicaManager:
         results = {key: step.result for key, step in steps.items()}
         for key, batch in batches.items():
             self._counters.appended(results[key], len(batch.buffer))
-        withdraw = None
+        gate, withdraw = FlushGate(answer), None
+        for key, step in steps.items():
+            if step.changed is not None:
+                self._on_appended(key, partial(gate.wait, key))
+        gate.open()
         if required_acks == ALL_IN_SYNC:
-            withdraw = self._answer_when_committed(_Produce(results, answer), timeout_ms)
+            withdraw = self._answer_when_committed(_Produce(results, gate.take), timeout_ms)
         else:
-            answer(results)
+            gate.take(results)
         for key, step in steps.items():
             if step.failure is not None:
                 self._on_failure(key, step.failure)
             if step.changed is not None:
                 self.took(key, step.changed)
                 self._check_fetches(key)
-                self._on_appended(key)
-        return withdraw
+        return None if gate.is_done else partial(_withdrawn, gate, withdraw)
 
     def _answer_when_committed(self, request: _Produce, timeout_ms: int) -> Withdraw | None:
         results = request.results

@@ -20,7 +20,8 @@ from broker_publisher.partition_view import INTERNAL_TOPICS
 from metadata.image import Image
 from quorum_controller.security.authorization import Operation, ResourceType
 from replication.leader.appending import AppendResult
-from replication.replica_manager import AppendResults, ReplicaManager, has_valid_acks
+from replication.leader.flush_gate import AppendResults
+from replication.replica_manager import ReplicaManager, has_valid_acks
 from storage.logs.log_validator import RejectedError, parse_produced
 from wire.batches.batch import Batch
 from wire.errors import ErrorCode

@@ -397,9 +397,15 @@ class LogManager:
         """
         log = self.get(topic, partition)
         assert log is not None, f"{topic=} {partition=}"
-        unflushed = log.end_offset - log.log.flushed_end_offset
-        is_due = 0 < unflushed >= self._settings_of(topic).flush_messages
+        is_due = self.has_flush_due(topic, partition)
         return log.flush_plan() if is_due or log.has_rolled else None
+
+    def has_flush_due(self, topic: str, partition: int) -> bool:
+        """True if `flush.messages` asks for a flush."""
+        log = self.get(topic, partition)
+        assert log is not None, f"{topic=} {partition=}"
+        unflushed = log.end_offset - log.log.flushed_end_offset
+        return 0 < unflushed >= self._settings_of(topic).flush_messages
 
     def flushes_due(self, wall_ms: int) -> list[tuple[TopicAndPartition, FlushPlan]]:
         """The flushes that `flush.ms` asks for."""

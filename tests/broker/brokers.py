@@ -43,11 +43,11 @@ class Guard:
 class Driven:
     """A broker whose time stands still between steps."""
 
-    def __init__(self, node_id: int = 1, **settings: Any) -> None:
+    def __init__(self, node_id: int = 1, vfs: MemoryVfs | None = None, **settings: Any) -> None:
         self.now_ms = 1_000
         self.read_ns: list[int] = []
         """Times at which the clock of handlers is read next; 0 without any."""
-        self.vfs = MemoryVfs()
+        self.vfs = MemoryVfs() if vfs is None else vfs
         self.vfs.make_directory(LOG_DIR)
         self.guard = Guard()
         self.metadata = MetadataLog()

@@ -70,7 +70,7 @@ class Managed:
             image=lambda: self.image,
             lag_ms_max=LAG_MS,
             on_failure=lambda key, error: self.failed.append((key, error)),
-            on_appended=self.appended.append,
+            on_appended=lambda key, _wait: self.appended.append(key),
             counters=self.counters,
             rules=ReadRules(
                 self.quota,

@@ -33,7 +33,7 @@ class Asked:
             image=self.broker.image,
             lag_ms_max=LAG_MS,
             on_failure=lambda key, error: None,
-            on_appended=lambda key: None,
+            on_appended=lambda key, wait: None,
             counters=Counters(),
             rules=ReadRules(ReplicationQuota(QuotaWindow(), self.clock)),
         )
