@@ -102,6 +102,10 @@ class EpochCache:
         self._entries.clear()
         self._is_changed = True
 
+    def note_recorded(self) -> None:
+        """Take note that the file has these entries, durably."""
+        self._is_changed = False
+
     def record(self, vfs: Vfs, directory: str) -> bool:
         """Write the file if the entries changed since, and then return True; durable.
 

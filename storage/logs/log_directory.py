@@ -183,6 +183,14 @@ class LogDirectory:
         """
         for log in self.logs.values():
             log.close()
+        self.record_offsets()
+
+    def record_offsets(self) -> None:
+        """Record all offsets of its logs; durable.
+
+        Raises:
+            OutOfSpaceError: some may be as before. So for `OSError`.
+        """
         self.record_recovery_points()
         self.record_log_starts()
         self.record_high_watermarks()

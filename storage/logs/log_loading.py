@@ -192,6 +192,7 @@ class _Loader:
             return self._loaded([], log_start_offset, -1, log_start_offset)
         verified = self._read_epochs()
         if verified and is_clean:
+            self._epochs.note_recorded()
             end_offset = segments[-1].indexes.end_offset
             self._epochs.truncate_from_end(end_offset)
             loaded = self._loaded(segments, end_offset, self._last_epoch, end_offset)

@@ -2,8 +2,11 @@
 
 import errno
 
+import pytest
+
 from broker.config import UpkeepConfig
-from broker.effects import DirectoryFailed, Ready, Stopped
+from broker.effects import DirectoryFailed, Lane, Ready, Stopped
+from broker.log_closing import CLOSERS
 from replication.leader.leadership import Changed
 from replication.partition import Offline
 from tests.broker.metadata_log import D1, D2, A, B
@@ -159,6 +162,51 @@ def test_a_directory_that_cannot_be_closed_is_not_clean() -> None:
     (told,) = host.logged("logs_not_closed")
     assert told["path"] == "/1"
     assert host.local.manager.directories == {}
+
+
+def test_several_threads_close_the_logs_of_a_directory_and_one_records_behind_them() -> None:
+    host = Host(with_topics("a", partitions=CLOSERS + 2)).started()
+    host.append(2, number=3)
+    host.local.stop()
+    names = [(lane, name) for lane, name, _, _ in host.works]
+    assert names == [*((Lane.FILES, f"/1:{n}") for n in range(CLOSERS)), (Lane.FILES, "/2:0")]
+    host.work_one(1)
+    host.work_one(0)
+    assert len(host.works) == CLOSERS - 1, "nothing is recorded while a thread closes logs"
+    while len(host.works) > 1:
+        host.work_one()
+    ((_, name, _, _),) = host.works
+    assert name in ("/1", "/2")
+    host.work()
+    assert host.effects[-1].clean == ("/1", "/2")
+    again = Host(with_topics("a", partitions=CLOSERS + 2), host.vfs, clean=("/1",)).started()
+    assert again.partition(3).log.end_offset == again.partition(3).log.high_watermark == 2
+
+
+@pytest.mark.parametrize("failing", [0, CLOSERS])
+def test_one_log_that_cannot_be_closed_leaves_the_directory_unclean(failing: int) -> None:
+    host = Host(with_topics("a", partitions=CLOSERS + 1), dirs=("/1",)).started()
+    host.append(number=failing)
+    host.local.stop()
+    broken = f"/1/a-{failing}/"
+    host.vfs.failing = lambda kind, path: errno.EIO if kind == "sync" and broken in path else None
+    host.work_one()
+    assert not host.logged("logs_not_closed"), "other threads close logs still"
+    host.work()
+    assert host.effects[-1] == Stopped(())
+    assert len(host.logged("logs_not_closed")) == 1
+    assert not host.vfs.exists("/1/recovery-point-offset-checkpoint"), "nothing is recorded"
+
+
+def test_a_log_that_was_not_used_since_a_clean_start_is_closed_without_a_sync() -> None:
+    host = Host(with_topics("a", partitions=2)).started()
+    host.append(number=0)
+    host.stop()
+    again = Host(with_topics("a", partitions=2), host.vfs, clean=("/1", "/2")).started()
+    synced: list[str] = []
+    again.vfs.failing = lambda kind, path: synced.append(path) if "sync" in kind else None
+    again.stop()
+    assert [path for path in synced if "/a-0" in path] == []
 
 
 def test_a_stop_before_the_first_image_is_over_at_once() -> None:
