@@ -15,6 +15,7 @@ from broker import effects as records
 from broker import events as records_events
 from broker.client_quotas import ClientQuotas
 from broker.front import Front
+from broker.request_metrics import RequestMetrics
 from inspection.recorder import Recorder
 from kernel import effects as kernel
 from kernel import events as kernel_events
@@ -149,7 +150,8 @@ class Records:
         self.effects = []
         self.clock = Clock(now())
         quotas = ClientQuotas(self.clock, QuotaWindow())
-        self.front = Front({}, 1 << 20, self.clock, self.effects, quotas=quotas)
+        metrics = RequestMetrics(time.monotonic_ns)
+        self.front = Front({}, 1 << 20, self.clock, self.effects, quotas=quotas, metrics=metrics)
         self.is_ready = self.is_broken = False
         self.threads = set()
 
