@@ -19,6 +19,7 @@ from storage.errors import CorruptFileError, FsyncError, OutOfSpaceError
 from storage.log_dir.partition_directories import (
     PartitionDirectory,
     create_partition_directory,
+    record_bytes,
 )
 from storage.logs.log_manager import ERRORS, LoadTask, LogManager
 from storage.logs.recovery import RecoveryEvent, SegmentsDropped, TailCut
@@ -101,9 +102,13 @@ class LogLoading:
         nameless: list[tuple[PartitionDirectory, TopicId]],
         directory: PartitionDirectory,
     ) -> bool:
-        """True for a directory of no replica here; one without topic id counts by its name."""
+        """True for a directory of no replica here; one without topic id counts by its name.
+
+        Without records too it was never a replica: the disk failed, or the process ended, before
+        the id was written (apache/kafka: LogManager.isStrayKraftReplica, which takes all of them).
+        """
         topic_id = directory.topic_id
-        if topic_id is None:
+        if topic_id is None and record_bytes(self._vfs, directory.path):
             topic_id = image.topic_id_by_name.get(directory.topic)
         if topic_id is None:
             return True

@@ -171,6 +171,17 @@ def test_a_directory_without_topic_id_is_completed_or_a_stray() -> None:
     assert [name[:3] for name in again.vfs.list("/1") if "stray" in name] == ["b-0"]
 
 
+def test_a_directory_without_topic_id_and_records_is_a_stray_beside_the_replica() -> None:
+    """The disk failed between the directory and its id; then the replica came to the other one."""
+    host = Host(with_topics("a")).started()
+    host.append()
+    host.stop()
+    host.vfs.make_directory("/2/a-0")
+    again = Host(with_topics("a"), host.vfs).started()
+    assert again.partition().log.end_offset == 1
+    assert [name[:3] for name in again.vfs.list("/2") if "stray" in name] == ["a-0"]
+
+
 def test_a_partition_in_two_log_directories_ends_the_node() -> None:
     host = Host(with_topics("a")).started()
     host.stop()
