@@ -1,8 +1,10 @@
 """Times, sizes and errors of requests, measured at a front and in the answers of handlers."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 from broker.request_metrics import FETCH_FOLLOWER, KEPT, RequestMetrics, RequestTimes
+from tests.broker.brokers import Driven
 from tests.broker.fronts import Fronts, list_offsets, produce, request
 from wire.api_keys import DESCRIBE_LOG_DIRS, FETCH, LIST_OFFSETS, PRODUCE
 from wire.errors import ErrorCode
@@ -104,14 +106,25 @@ def test_the_newest_requests_of_a_kind_are_kept_and_all_are_counted():
     assert (found.newest[0].size_bytes, found.newest[-1].size_bytes) == (3, KEPT + 2)
 
 
+def test_the_queue_of_a_broker_begins_with_its_step():
+    driven = Driven()
+    driven.start()
+    driven.connect()
+    driven.read_ns = [100, 130, 150]
+    body = replace(codec.default_request(LIST_OFFSETS), replica_id=-1, topics=())
+    driven.request(LIST_OFFSETS, 7, body)
+    found = driven.broker.counts().request_times[LIST_OFFSETS]
+    assert (found.count, found.newest[0].queue_ns, found.newest[0].local_ns) == (1, 30, 20)
+
+
 # ---- errors ----------------------------------------------------------------------------------
 
 
 def test_errors_of_a_body_are_those_of_the_response_and_of_its_rows():
     new = codec.newest(DESCRIBE_LOG_DIRS, "response")
     failed = new.DescribeLogDirsResult(
-        error_code=ErrorCode.kafka_storage_error, log_dir="/a", topics=(), total_bytes=0,
-        usable_bytes=0,
+        error_code=ErrorCode.kafka_storage_error, log_dir="/a", total_bytes=0, usable_bytes=0,
+        topics=("rows without codes are not looked at",),
     )  # fmt: skip
     body = new.DescribeLogDirsResponse(
         throttle_time=timedelta(0), error_code=ErrorCode.none, results=(failed, failed)
@@ -119,7 +132,7 @@ def test_errors_of_a_body_are_those_of_the_response_and_of_its_rows():
     assert list(error_codes(body)) == [ErrorCode.none, *[ErrorCode.kafka_storage_error] * 2]
 
 
-def test_errors_of_rows_below_rows_and_of_null_arrays():
+def test_errors_of_rows_below_rows():
     new = codec.newest(LIST_OFFSETS, "response")
     partitions = tuple(
         new.ListOffsetsPartitionResponse(partition_index=0, error_code=code)

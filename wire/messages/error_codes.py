@@ -19,7 +19,7 @@ def error_codes(body: Any) -> Iterator[ErrorCode]:
     for name in own:
         yield getattr(body, name)
     for name in rows:
-        for row in getattr(body, name) or ():
+        for row in getattr(body, name):
             yield from error_codes(row)
 
 
