@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "quorum"
+SCRIPT = Path(__file__).parents[2] / "scripts" / "quorum"
 
 
 class OurCluster:

@@ -198,6 +198,15 @@ def test_one_log_that_cannot_be_closed_leaves_the_directory_unclean(failing: int
     assert not host.vfs.exists("/1/recovery-point-offset-checkpoint"), "nothing is recorded"
 
 
+def test_a_thread_that_ends_well_does_not_hide_the_error_of_another() -> None:
+    host = Host(with_topics("a", partitions=2), dirs=("/1",)).started()
+    host.local.stop()
+    errors = iter([errno.EIO])
+    host.vfs.failing = lambda kind, _: next(errors, None) if kind == "sync" else None
+    host.work()
+    assert host.effects[-1] == Stopped(())
+
+
 def test_a_log_that_was_not_used_since_a_clean_start_is_closed_without_a_sync() -> None:
     host = Host(with_topics("a", partitions=2)).started()
     host.append(number=0)
