@@ -84,6 +84,7 @@ def _runs(pid: int) -> bool:
 
 def measure(address: str, start: Callable[[], object], partitions: int) -> dict[str, Any]:
     """All figures of one node that runs, and that `start` starts again."""
+    AdminClient({"bootstrap.servers": address}).list_topics(timeout=TIMEOUT_S)  # it serves
     figures: dict[str, float] = {"rss_empty_mb": resident_mb(listener_pid(address))}
     figures["create_s"] = create(address, partitions)
     write_sample(address, partitions)

@@ -13,10 +13,12 @@ _TLS_HANDSHAKE = 0x1603  # first two bytes that a TLS client sends
 class FrameReader:
     """Reader of frames from a byte stream that arrives in portions of any size.
 
+    A frame that comes in many portions is copied once: they are joined when the last has come.
+
     Invariant: the buffer starts at the beginning of a frame's length.
     """
 
-    __slots__ = ("_buffer", "_frame_bytes_max", "_position")
+    __slots__ = ("_buffer", "_frame_bytes_max", "_missing_bytes", "_portions", "_position")
 
     def __init__(self, frame_bytes_max: int) -> None:
         """A reader that refuses frames of more than `frame_bytes_max` bytes."""
@@ -24,14 +26,23 @@ class FrameReader:
         self._frame_bytes_max = frame_bytes_max
         self._buffer: bytes | bytearray = b""
         self._position = 0
+        self._portions: list[bytes | memoryview] = []
+        """Content of the frame that stands before the buffer, if it has begun."""
+        self._missing_bytes = 0
+        """Bytes of it that have not come; the buffer is empty until they have."""
 
     @property
     def buffered_bytes(self) -> int:
         """Number of bytes received and not yet returned as frames."""
-        return len(self._buffer) - self._position
+        return len(self._buffer) - self._position + sum(map(len, self._portions))
 
     def feed(self, received: bytes | bytearray | memoryview) -> None:
         """Add bytes of the stream; not copied while none are buffered, as after a whole frame."""
+        if self._missing_bytes:
+            content = received if type(received) is bytes else bytes(received)
+            self._portions.append(memoryview(content)[: self._missing_bytes])
+            received = content[self._missing_bytes :]
+            self._missing_bytes -= len(self._portions[-1])
         if self._position == len(self._buffer) and type(received) is bytes:
             self._buffer = received
         elif type(self._buffer) is bytearray:
@@ -48,6 +59,12 @@ class FrameReader:
         Raises:
             RemoteProtocolError: the length is negative or above the limit.
         """
+        if self._missing_bytes:
+            return None
+        if self._portions:
+            content = b"".join(self._portions)
+            self._portions.clear()
+            return content
         buffer = self._buffer
         start, size = self._position + LENGTH_BYTES, len(buffer)
         if size < start:
@@ -57,6 +74,9 @@ class FrameReader:
             raise RemoteProtocolError(length_refusal(length, self._frame_bytes_max))
         end = start + length
         if size < end:
+            self._portions.append(bytes(memoryview(buffer)[start:]))
+            self._missing_bytes = end - size
+            self._buffer, self._position = b"", 0
             return None
         self._position = end
         return buffer[start:end] if type(buffer) is bytes else bytes(memoryview(buffer)[start:end])

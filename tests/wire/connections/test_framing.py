@@ -40,6 +40,23 @@ def test_half_frames_wait():
     assert reader.buffered_bytes == 1
 
 
+def test_portions_of_a_frame_are_kept_as_they_came_until_the_last():
+    reader = FrameReader(1 << 20)
+    portions = [bytes([number]) * 1000 for number in range(9)]
+    reader.feed((9000).to_bytes(4, "big"))
+    assert reader.next_frame() is None
+    for portion in portions[:-1]:
+        reader.feed(portion)
+        assert reader.next_frame() is None
+    kept = [each.obj for each in reader._portions if isinstance(each, memoryview)]
+    assert all(one is other for one, other in zip(kept, portions[:-1], strict=True))
+    assert reader.buffered_bytes == 8000
+    reader.feed(portions[-1] + b"\0\0")
+    reader.feed(b"\0\1x")
+    assert reader.buffered_bytes == 9005
+    assert read_all(reader) == [b"".join(portions), b"x"]
+
+
 @pytest.mark.parametrize(
     ("start", "words"),
     [
