@@ -14,8 +14,8 @@ from metadata.delta import MetadataDelta
 from metadata.image import Image
 from wire.types import NodeId, TopicId, TopicIdPartition
 
-SLICE_COST_MAX: Final = 800
-"""Cost of a slice: of 50 partitions, about a millisecond."""
+SLICE_COST_MAX: Final = 400
+"""Cost of a slice: of 25 partitions, less than a millisecond."""
 
 
 class Change(IntEnum):
