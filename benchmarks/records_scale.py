@@ -55,12 +55,20 @@ def write_sample(bootstrap: str, partitions: int) -> None:
         "topic.metadata.propagation.max.ms": int(1000 * START_S_MAX),
         "log_level": LOG_LEVEL,
     }
+    errors: list[object] = []
+
+    def delivered(error: object, _: object) -> None:
+        if error is not None:
+            errors.append(error)
+
     producer = Producer(config)
     for number in range(0, partitions, SAMPLE):
         first = number - number % CREATED_MAX
-        producer.produce(f"{TOPIC}-{first}", b"x" * 100, partition=number - first)
+        partition = number - first
+        producer.produce(f"{TOPIC}-{first}", b"x", partition=partition, on_delivery=delivered)
     left = producer.flush(START_S_MAX)
     assert left == 0, f"{left} partitions have no leader"
+    assert not errors, f"{errors[0]}"
 
 
 def end(pid: int, sent: signal.Signals) -> float:
