@@ -20,6 +20,8 @@ FETCH_BYTES_MAX: Final = 55 * 1024 * 1024
 class UpkeepConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Intervals at which logs are looked after."""
 
+    initial_delay_ms: int = 30_000
+    """`log.initial.task.delay.ms`: before the first of each."""
     retention_check_ms: int = 300_000
     """`log.retention.check.interval.ms`"""
     flush_check_ms: int = (1 << 63) - 1

@@ -22,8 +22,6 @@ from storage.logs.log_directory import LogDirectory
 from storage.logs.log_manager import ERRORS, DueFile, LogManager, remove
 from storage.vfs import Vfs
 
-INITIAL_DELAY_MS: Final = 30_000
-"""`log.initial.task.delay.ms`"""
 SEGMENTS_PER_STEP: Final = 50
 LOGS_PER_STEP: Final = 100
 EPOCHS_PER_STEP: Final = 8
@@ -67,6 +65,7 @@ class Upkeep:
             "high_watermarks": (config.high_watermark_ms, self._record_high_watermarks),
             "producers": (config.producer_check_ms, self._begin_expiry),
         }
+        self._initial_delay_ms = config.initial_delay_ms
         self._due_ms: dict[str, int] = {}
         self._to_clean: deque[TopicAndPartition] = deque()
         """Logs that the running check of retention has not seen."""
@@ -80,7 +79,7 @@ class Upkeep:
     def start(self) -> None:
         """Begin, when all logs are loaded."""
         now_ms = self._services.now_ms
-        self._due_ms = dict.fromkeys(self._schedules, now_ms + INITIAL_DELAY_MS)
+        self._due_ms = dict.fromkeys(self._schedules, now_ms + self._initial_delay_ms)
         self._due_ms["high_watermarks"] = now_ms
         self._due_ms["producers"] = now_ms + self._schedules["producers"][0]
 

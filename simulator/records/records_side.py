@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 PAUSED_LOOK_US: Final = 1_000
 UPKEEP: Final = UpkeepConfig(
+    initial_delay_ms=1_000,
     retention_check_ms=3_000,
     flush_check_ms=2_000,
     recovery_point_ms=4_000,

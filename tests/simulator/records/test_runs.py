@@ -65,7 +65,7 @@ def test_nodes_that_end_lose_nothing():
         down(3_500_000, "terminate", 2),
         down(4_500_000, "power_failure", 3),
     ]
-    outcome = run_records(7, replace(OPTIONS, duration_us=6_000_000), plan=plan)
+    outcome = run_records(13, replace(OPTIONS, duration_us=6_000_000), plan=plan)
     assert outcome.invariant is None, outcome.text
     assert outcome.faults == {"kill": 1, "terminate": 1, "power_failure": 1}
     assert outcome.marks["leader_changed_with_records"] >= 1
