@@ -154,7 +154,7 @@ class FetchTap:
     def __init__(self, brokers: set[int], name_of: Callable[[bytes, int], str]) -> None:
         self._brokers = brokers
         self._name_of = name_of
-        self._versions: dict[tuple[int, int], int] = {}
+        self._versions: dict[tuple[Pipe, int], int] = {}
         """(connection, correlation id) -> version of a Fetch request."""
 
     def lines_of(self, pipe: Pipe, data: bytes, *, to_server: bool) -> list[str]:
@@ -174,7 +174,7 @@ class FetchTap:
         header, position = codec.split_request(frame)
         if header.api_key != FETCH:
             return []
-        self._versions[id(pipe), header.correlation_id] = header.api_version
+        self._versions[pipe, header.correlation_id] = header.api_version
         request = decode_fetch_request(header.api_version, frame, position)
         return [f"{who} {text}" for text in self._rows(request)]
 
@@ -190,7 +190,7 @@ class FetchTap:
 
     def _response(self, pipe: Pipe, frame: bytes, who: str) -> list[str]:
         correlation_id = int.from_bytes(frame[:LENGTH_BYTES], "big")
-        version = self._versions.pop((id(pipe), correlation_id), None)
+        version = self._versions.pop((pipe, correlation_id), None)
         if version is None:
             return []
         response = decode_replica_fetched(version, memoryview(frame), RESPONSE_BODY_AT)
