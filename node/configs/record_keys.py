@@ -38,6 +38,7 @@ NUMBERS: Final = (
     RecordsKey("replica.socket.timeout.ms", "replica_fetch", "socket_timeout_ms", 1),
     RecordsKey("replication.quota.window.num", "replication_window", "samples"),
     RecordsKey("replication.quota.window.size.seconds", "replication_window", "size_seconds"),
+    RecordsKey("log.initial.task.delay.ms", "upkeep", "initial_delay_ms"),
     RecordsKey("num.recovery.threads.per.data.dir", "upkeep", "recovery_threads"),
     RecordsKey("producer.id.expiration.ms", "upkeep", "producer_expiration_ms"),
 )
