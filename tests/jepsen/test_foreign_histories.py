@@ -48,11 +48,19 @@ def rows():
     ]
 
 
+LARGE = 1_000
+"""Operations of a history that only long tests read."""
+
+
+def marked(rows):
+    return [row if row[1] < LARGE else pytest.param(*row, marks=pytest.mark.long) for row in rows]
+
+
 def model_of(name):
     return MODELS[name.partition("/")[0]]
 
 
-@pytest.mark.parametrize(("name", "operations", "lost", "good"), rows())
+@pytest.mark.parametrize(("name", "operations", "lost", "good"), marked(rows()))
 def test_verdict(name, operations, lost, good):
     history = read_history(Path(FOLDER) / name)
     assert len(history.operations) == operations
@@ -69,8 +77,8 @@ def test_there_are_histories():
     assert len(rows()) >= 50
 
 
-@pytest.mark.parametrize("name", [name for name, *_ in rows()])
-def test_formats_lose_nothing(name):
+@pytest.mark.parametrize(("name", "_operations", "_lost", "_good"), marked(rows()))
+def test_formats_lose_nothing(name, _operations, _lost, _good):
     events = read_history(Path(FOLDER) / name).events
     first = current = written(events, Format.JSONL)
     for kind in (Format.MSGPACK, Format.EDN, Format.JSONL):

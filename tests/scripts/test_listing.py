@@ -21,6 +21,7 @@ def test_each_file_of_a_package_has_its_line(capsys: pytest.CaptureFixture[str])
     assert all(line.partition(": ")[2] for line in raft.splitlines())
 
 
+@pytest.mark.long
 def test_all_packages_are_listed_from_the_lowest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     tops = [part.split("/")[0] for part in capsys.readouterr().out.split("\n\n") if part]

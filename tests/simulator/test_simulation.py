@@ -40,7 +40,9 @@ def test_a_quiet_cluster_acknowledges_every_create_that_can_be():
 SHORT_CORPUS = [entry for entry in corpus() if entry.options_name.startswith("short")]
 
 
-@pytest.mark.parametrize("entry", thinned(SHORT_CORPUS, every=5), ids=lambda entry: str(entry.seed))
+@pytest.mark.parametrize(
+    "entry", thinned(SHORT_CORPUS, every=10), ids=lambda entry: str(entry.seed)
+)
 def test_what_a_short_seed_once_found_is_mended(entry):
     outcome = run_seed(entry.seed, entry.options)
     assert outcome.invariant is None, f"{entry.text} (mended by {entry.commit}): {outcome.text}"
