@@ -93,12 +93,7 @@ class ClientQuota:
             return 0
         rate, now_ms = self._rate(caller, client_id), self._clock.now_ms
         rate.sampled.record(value, now_ms)
-        throttle_ms = rate.sampled.throttle_ms(rate.bound, now_ms)
-        return (
-            throttle_ms
-            if self._throttle_ms_max is None
-            else min(throttle_ms, self._throttle_ms_max)
-        )
+        return min(rate.sampled.throttle_ms(rate.bound, now_ms), self._throttle_ms_max)
 
     def unrecord(self, caller: Caller, client_id: str | None, value: float) -> None:
         """Take back what was recorded for an answer that is not sent."""
