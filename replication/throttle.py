@@ -45,7 +45,7 @@ class ReplicationQuota:
     @property
     def is_exceeded(self) -> bool:
         """True if the rate is above its bound."""
-        return self.bound < inf and self.per_second > self.bound
+        return self.per_second > self.bound
 
     @property
     def per_second(self) -> float:
