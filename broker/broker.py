@@ -11,6 +11,7 @@ from copy import copy
 from typing import Any, Final, Protocol
 
 from broker.apis.access import Access
+from broker.apis.alter_log_dirs import AlterReplicaLogDirs
 from broker.apis.delete_records import DeleteRecords
 from broker.apis.fetch import Fetch
 from broker.apis.leader_epochs import OffsetForLeaderEpoch
@@ -76,6 +77,7 @@ from replication.throttle import ReplicationQuotas
 from storage.vfs import Vfs
 from wire.api_keys import (
     ALTER_PARTITION,
+    ALTER_REPLICA_LOG_DIRS,
     DELETE_RECORDS,
     DESCRIBE_LOG_DIRS,
     DESCRIBE_PRODUCERS,
@@ -226,7 +228,19 @@ class Broker:
         partitions = NamedPartitions(image, replicas.partition_of)
         blocks = ProducerIdBlocks(config.node_id, self._broker_epoch, self._clock, self._asks)
         offsets = ListOffsets(partitions, access, self._on_disk_failure)
-        log_dirs = DescribeLogDirs(config, image, access, self._local.logs_in, vfs.volume)
+        local = self._local
+        log_dirs = DescribeLogDirs(
+            config, image, access, local.logs_in, local.futures_in, vfs.volume
+        )
+        moves = AlterReplicaLogDirs(
+            config,
+            partitions,
+            access,
+            local=local,
+            choice=local.choice,
+            moves=local.moves,
+            image=image,
+        )
         fetch = Fetch(
             replicas,
             FetchManager(self._sessions),
@@ -245,6 +259,7 @@ class Broker:
             INIT_PRODUCER_ID: InitProducerId(blocks, access).serve,
             OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpoch(partitions, access).serve,
             DESCRIBE_LOG_DIRS: log_dirs.serve,
+            ALTER_REPLICA_LOG_DIRS: moves.serve,
             DESCRIBE_PRODUCERS: DescribeProducers(partitions, access).serve,
         }
 

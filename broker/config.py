@@ -66,6 +66,10 @@ class RecordsConfig(msgspec.Struct, frozen=True, kw_only=True):
     """True for a `replica.selector.class` that sends consumers to a replica in their rack."""
     fetch_session_slots: int = 1000
     """`max.incremental.fetch.session.cache.slots`"""
+    move_threads: int | None = None
+    """`num.replica.alter.log.dirs.threads`; None for the number of log directories."""
+    move_window: QuotaWindow = QuotaWindow()
+    """`alter.log.dirs.replication.quota.window.num`, `...window.size.seconds`"""
     quota_window: QuotaWindow = QuotaWindow()
     """`quota.window.num`, `quota.window.size.seconds`"""
     replication_window: QuotaWindow = QuotaWindow()

@@ -100,6 +100,8 @@ class Lane(Enum):
     """Syncs; named by log directory."""
     FILES = "files"
     """Creation and removal of files and directories; named by log directory."""
+    MOVES = "moves"
+    """Copying of replicas to other log directories; named by number of thread."""
 
 
 class RunWork(msgspec.Struct, frozen=True):

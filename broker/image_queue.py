@@ -45,6 +45,12 @@ class ImageQueue:
         """Number of images that are not applied, or only in part."""
         return len(self._waiting) + (self._current is not None)
 
+    @property
+    def first(self) -> Image:
+        """The oldest, while none is begun."""
+        assert self._current is None, "it is begun"
+        return self._waiting[0][0]
+
     def put(self, image: Image, delta: MetadataDelta) -> None:
         """Apply an image behind all others."""
         self._waiting.append((image, delta))

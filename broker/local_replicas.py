@@ -13,7 +13,7 @@ apache/kafka: core/.../server/ReplicaManager.scala (`applyDelta`),
 core/.../server/metadata/BrokerMetadataPublisher.scala
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
@@ -22,12 +22,13 @@ from broker.directory_assignments import DirectoryAssignments
 from broker.effects import DirectoryFailed, Log, LogLevel, Ready
 from broker.image_queue import Change, ImageQueue, PartitionChanges
 from broker.log_closing import LogClosing
+from broker.log_dir_choice import LogDirChoice
 from broker.log_loading import LogLoading
 from broker.partition_files import PartitionFiles
+from broker.replica_moves import MoveListener, ReplicaMoves
 from broker.services import Disk, Services
 from broker.topic_settings import TopicSettingsOf
 from broker.upkeep import Upkeep
-from metadata.cordoned_directories import cordoned_paths
 from metadata.delta import MetadataDelta
 from metadata.image import EMPTY, Image
 from metadata.image import Partition as PartitionRegistration
@@ -41,7 +42,7 @@ from storage.errors import CorruptFileError
 from storage.logs.log_manager import LogManager
 from storage.logs.unified_log import UnifiedLog
 from wire.api_keys import ASSIGN_REPLICAS_TO_DIRS
-from wire.types import TopicIdPartition
+from wire.types import DirectoryId, TopicIdPartition
 
 
 class Hosted(msgspec.Struct, frozen=True):
@@ -79,8 +80,6 @@ class LocalReplicas:
         self._is_stopping = False
         self._replicas = replicas
         self._fetchers = fetchers
-        self._properties = dict(config.properties)
-        self._path_by_id = {identity: path for path, identity in config.directory_ids.items()}
         self._image = EMPTY
         """The newest that is applied, whole or in part."""
         self._images = ImageQueue(self._applying)
@@ -102,7 +101,7 @@ class LocalReplicas:
         """Hosted partitions whose log failed."""
         self._hosted: dict[TopicIdPartition, Hosted] = {}
         self._key_of: dict[TopicAndPartition, TopicIdPartition] = {}
-        self.settings = TopicSettingsOf(config.node_id, self._properties)
+        self.settings = TopicSettingsOf(config.node_id, dict(config.properties))
         self.manager = LogManager(
             disk.vfs,
             self.settings.log,
@@ -115,6 +114,7 @@ class LocalReplicas:
         self._loading = LogLoading(
             config, disk, self.manager, services, failed=self.fail, loaded=self._logs_loaded
         )
+        self.choice = LogDirChoice(config, self.manager)
         self._upkeep = Upkeep(
             self.manager,
             disk.vfs,
@@ -122,6 +122,15 @@ class LocalReplicas:
             services,
             failed=self.fail,
             log_start_raised=self._log_start_raised,
+        )
+        listener = MoveListener(
+            assign=self._assign,
+            failed=self.fail,
+            replaces=self._upkeep.hold,
+            replaced=self._log_replaced,
+        )
+        self.moves = ReplicaMoves(
+            config, disk, services, self.manager, self._files, replicas=replicas, listener=listener
         )
 
     # -- images ---------------------------------------------------------------------------------
@@ -137,6 +146,10 @@ class LocalReplicas:
         self._images.put(image, delta)
 
     def _logs_loaded(self) -> None:
+        if not self._is_stopping:
+            self.moves.recover(self._images.first, self._begin)
+
+    def _begin(self) -> None:
         if self._is_stopping:
             return
         self._is_loaded = True
@@ -182,11 +195,13 @@ class LocalReplicas:
         for topic, key in changes.taken():
             self._take(key, topic, _registration(image, key))
             self._tell_directory(key)
+            self.moves.host(key, self._hosted[key].name, self._hosted[key].partition)
             yield Change.PARTITION
         for topic in changed_topics:
             yield Change.SETTINGS
             if self.settings.is_changed(topic):
                 yield from self._configured(topic)
+        self.moves.publish(image)
         self._is_first = False
 
     def _drop(self, key: TopicIdPartition) -> None:
@@ -196,6 +211,8 @@ class LocalReplicas:
             del self._key_of[hosted.name]
         self._fetchers.remove(key)
         self._replicas.drop(key)
+        if not self.moves.end(key):
+            self._files.delete_future(hosted.name)
         self._files.delete(hosted.name)
         self._has_log_or_none(key)
 
@@ -245,7 +262,7 @@ class LocalReplicas:
             registration = self._replica(key)
             if self._hosted.get(key) is not hosted or registration is None:
                 return None
-            path = self._log_dir_for(registration)
+            path = self.choice.log_dir_for(hosted.name, registration, self._image)
             if path is None:
                 self._mark_offline(key)
             return path
@@ -256,6 +273,7 @@ class LocalReplicas:
                 self._took(key, hosted, opened)
                 self._replicas.check(key)
                 self._tell_directory(key)
+                self.moves.host(key, hosted.name, hosted.partition)
                 self._has_log_or_none(key)
 
         def not_created(reason: CorruptFileError) -> None:
@@ -305,27 +323,29 @@ class LocalReplicas:
 
     # -- log directories ------------------------------------------------------------------------
 
-    def _log_dir_for(self, registration: PartitionRegistration) -> str | None:
-        """The log directory of a new log: that of its metadata if it is one here, else any."""
-        online = [path for path in self._config.log_dirs if path in self.manager.directories]
-        assigned = self._path_by_id.get(registration.directory(self._config.node_id))
-        if assigned is not None:
-            return assigned if assigned in online else None
-        if not online:
-            return None
-        node_id = self._config.node_id
-        cordoned = cordoned_paths(self._image, node_id, self._properties, online) or ()
-        allowed = [path for path in online if path not in cordoned]
-        return self.manager.next_log_dir(allowed or online)
-
     def _tell_directory(self, key: TopicIdPartition) -> None:
         hosted, registration = self._hosted[key], self._replica(key)
         path = self.manager.log_dir_of(*hosted.name)
-        if path is None or hosted.partition.log is None or registration is None:
+        is_assigned = self.moves.holds_assignment(key)
+        if path is None or hosted.partition.log is None or registration is None or is_assigned:
             return
         actual = self._config.directory_ids[path]
         if registration.directory(self._config.node_id) != actual:
-            self._assignments.submit(key, actual, self._services.now_ms)
+            self._assign(key, actual)
+
+    def _assign(self, key: TopicIdPartition, directory: DirectoryId) -> None:
+        self._assignments.submit(key, directory, self._services.now_ms)
+
+    def end_move(self, key: TopicIdPartition) -> None:
+        """End the move of a hosted replica, and tell the controller where its log stays."""
+        path = self.log_dir_of(key)
+        if self.moves.end(key) and path is not None:
+            self._assign(key, self._config.directory_ids[path])
+
+    def _log_replaced(self, key: TopicIdPartition, name: TopicAndPartition) -> None:
+        self._upkeep.settled(name)
+        if key in self._hosted:
+            self._tell_directory(key)
 
     def fail(self, path: str, error: BaseException) -> None:
         """Take a log directory offline, with its partitions; nothing if it is."""
@@ -339,6 +359,9 @@ class LocalReplicas:
             key = self._key_of.get(name)
             if key is not None:
                 self._mark_offline(key)
+        for key, name in self.moves.fail(path):
+            actual = self.manager.log_dir_of(*name) or path
+            self._assign(key, self._config.directory_ids[actual])
         is_last = self._failed.issuperset(self._config.log_dirs)
         self._services.emit(DirectoryFailed(path, str(error), is_last))
 
@@ -368,6 +391,7 @@ class LocalReplicas:
         hosted = self._hosted.get(key)
         if hosted is not None and hosted.partition.log is not None:
             self._upkeep.appended(hosted.name, wait)
+            self.moves.appended(key)
 
     def _has_log_or_none(self, key: TopicIdPartition) -> None:
         if self._awaited is not None:
@@ -385,7 +409,8 @@ class LocalReplicas:
             return None
         if self.is_applying:
             return self._services.now_ms
-        return _earliest((self._upkeep.next_ms(), self._assignments.next_ms()))
+        instants = (self._upkeep.next_ms(), self._assignments.next_ms(), self.moves.next_ms())
+        return min((each for each in instants if each is not None), default=None)
 
     def tick(self) -> None:
         """Do what is due."""
@@ -394,6 +419,8 @@ class LocalReplicas:
         if self.is_applying:
             self.apply_some()
         self._upkeep.tick()
+        if self.moves.is_due:
+            self.moves.tick()
         now_ms = self._services.now_ms
         request = self._assignments.take_request(self._image, self._broker.broker_epoch, now_ms)
         if request is not None:
@@ -405,7 +432,7 @@ class LocalReplicas:
     def stop(self) -> None:
         """Close all logs, then `Stopped`; no image is taken and no partition hosted any more."""
         assert not self._is_stopping, "it stops once"
-        self._is_stopping = self._loading.is_stopped = True
+        self._is_stopping = self._loading.is_stopped = self.moves.is_stopped = True
         for key in sorted(self._hosted, key=lambda each: self._hosted[each].name):
             self._fetchers.remove(key)
             self._replicas.drop(key)
@@ -452,12 +479,6 @@ class LocalReplicas:
         """Number of hosted partitions whose log failed, or could not be created."""
         return len(self._offline)
 
-    def size_of(self, key: TopicIdPartition) -> int | None:
-        """Bytes of the log of a partition, None without an open one."""
-        hosted = self._hosted.get(key)
-        log = None if hosted is None else hosted.partition.log
-        return None if log is None else log.log.size_bytes
-
     def log_dir_of(self, key: TopicIdPartition) -> str | None:
         """The log directory of a partition; None without one, or if it is offline."""
         hosted = self._hosted.get(key)
@@ -465,16 +486,14 @@ class LocalReplicas:
 
     def logs_in(self, path: str) -> Mapping[TopicAndPartition, UnifiedLog] | None:
         """The open logs in a log directory; None if it is offline, or not read yet."""
-        if path not in self.manager.directories:
-            return None
-        return self.manager.directories[path].logs
+        return self.manager.directories[path].logs if path in self.manager.directories else None
+
+    def futures_in(self, path: str) -> list[tuple[TopicAndPartition, int, int]]:
+        """The copies in a log directory: name, bytes, and records that they lack of their log."""
+        return self.moves.futures_in(path)
 
 
 def _registration(image: Image, key: TopicIdPartition) -> PartitionRegistration:
     registration = image.partition(*key)
     assert registration is not None, f"{key=} is of a live topic"
     return registration
-
-
-def _earliest(instants: Iterable[int | None]) -> int | None:
-    return min((each for each in instants if each is not None), default=None)

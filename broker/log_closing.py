@@ -27,7 +27,7 @@ class _Closing:
 
     def __init__(self, directory: LogDirectory) -> None:
         self.directory = directory
-        self.left: deque[UnifiedLog] = deque(directory.logs.values())
+        self.left: deque[UnifiedLog] = deque(directory.open_logs)
         """Logs that no thread has begun to close."""
         self.running = 0
         """Threads that close logs."""

@@ -23,6 +23,7 @@ from storage.log_dir.partition_directories import (
 )
 from storage.logs.log_manager import ERRORS, LoadTask, LogManager
 from storage.logs.recovery import RecoveryEvent, SegmentsDropped, TailCut
+from storage.vfs import base_name
 from wire.types import TopicId
 
 SCAN: Final = "scan"
@@ -90,9 +91,9 @@ class LogLoading:
                     is_clean=path in self._clean_log_dirs,
                     guard=self._guards.get(path),
                 )
-                for directory, topic_id in nameless:
-                    topic, number = directory.topic, directory.partition
-                    create_partition_directory(self._vfs, path, topic, number, topic_id)
+                for found, topic_id in nameless:
+                    topic, number, name = found.topic, found.partition, base_name(found.path)
+                    create_partition_directory(self._vfs, path, topic, number, topic_id, name)
             except DIRECTORY_ERRORS as error:
                 self._errors[path] = error
 

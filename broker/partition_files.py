@@ -100,14 +100,110 @@ class PartitionFiles:
                 created(log)
         self._end(task.key)
 
-    def delete(self, name: TopicAndPartition) -> None:
-        """Delete a log; nothing if there is none, or its log directory is offline."""
+    def create_future(
+        self,
+        name: TopicAndPartition,
+        topic_id: TopicId,
+        path: str,
+        *,
+        created: Callable[[UnifiedLog | None], None],
+    ) -> None:
+        """Create the log of a replica that moves to a log directory; None if that fails."""
 
         def begin() -> None:
-            if self._manager.get(*name) is None:
+            has_log = self._manager.get(*name) is not None
+            is_there = self._manager.log_dir_of(*name) == path or name in self._manager.futures
+            if not has_log or is_there or path not in self._manager.directories:
+                created(None)
                 self._end(name)
                 return
-            task = self._manager.delete(*name, self._services.wall_ms)
+            task = self._manager.create_future(*name, topic_id, path, self._services.wall_ms)
+            self._services.run(
+                Lane.FILES, path, task.run, lambda error: self._future_opened(task, created, error)
+            )
+
+        self._ask(name, begin)
+
+    def _future_opened(
+        self,
+        task: LoadTask,
+        created: Callable[[UnifiedLog | None], None],
+        error: BaseException | None,
+    ) -> None:
+        if error is not None:
+            raise error
+        log = None
+        try:
+            log = self._manager.loaded(task)
+        except ERRORS as reason:
+            self._failed(task.directory.path, reason)
+        created(log)
+        self._end(task.key)
+
+    def delete_future(self, name: TopicAndPartition) -> None:
+        """Delete the log of a replica that was to move; nothing if there is none."""
+        self._delete(name, is_future=True)
+
+    def replace(self, name: TopicAndPartition, settled: Callable[[], None]) -> None:
+        """Let the log of a moved replica be that of its partition, from now on.
+
+        The directory of the other log is removed, durably, before this one gets its name; no work
+        for this name is under way.
+        """
+        assert name not in self._queues, f"{name=}"
+
+        def begin() -> None:
+            task = self._manager.replace(*name, self._services.wall_ms)
+            if task is None:
+                self._settle(name, settled)
+                return
+
+            def deleted(error: BaseException | None) -> None:
+                self._take_deletion(task, error)
+                self._settle(name, settled)
+
+            self._services.run(Lane.FILES, task.directory.path, task.run, deleted)
+
+        self._ask(name, begin)
+
+    def _settle(self, name: TopicAndPartition, settled: Callable[[], None]) -> None:
+        path = self._manager.log_dir_of(*name)
+        try:
+            synced = self._manager.settle(*name)
+        except ERRORS as reason:
+            assert path is not None, f"{name=}"
+            self._failed(path, reason)
+            synced = None
+        if synced is None:
+            self._end(name)
+            settled()
+            return
+
+        def done(error: BaseException | None) -> None:
+            if isinstance(error, ERRORS):
+                self._failed(synced.path, error)
+            elif error is not None:
+                raise error
+            self._end(name)
+            settled()
+
+        self._services.run(Lane.FILES, synced.path, synced.sync, done)
+
+    def delete(self, name: TopicAndPartition) -> None:
+        """Delete a log; nothing if there is none, or its log directory is offline."""
+        self._delete(name, is_future=False)
+
+    def _delete(self, name: TopicAndPartition, *, is_future: bool) -> None:
+        manager = self._manager
+        find, delete = manager.get, manager.delete
+        if is_future:
+            find, delete = manager.future, manager.delete_future
+
+        def begin() -> None:
+            if find(*name) is None:
+                self._end(name)
+                return
+            task = delete(*name, self._services.wall_ms)
             self._services.run(
                 Lane.FILES,
                 task.directory.path,
@@ -120,13 +216,16 @@ class PartitionFiles:
     def _deleted(
         self, name: TopicAndPartition, task: DeleteTask, error: BaseException | None
     ) -> None:
+        self._take_deletion(task, error)
+        self._end(name)
+
+    def _take_deletion(self, task: DeleteTask, error: BaseException | None) -> None:
         if error is None:
             self._manager.deleted(task)
         elif isinstance(error, ERRORS):
             self._failed(task.directory.path, error)
         else:
             raise error
-        self._end(name)
 
     def _ask(self, name: TopicAndPartition, begin: Callable[[], None]) -> None:
         queue = self._queues.setdefault(name, deque())

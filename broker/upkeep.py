@@ -75,6 +75,10 @@ class Upkeep:
         """Logs whose producers the running check has not seen."""
         self._recording: set[tuple[str, str]] = set()
         """Files of offsets that are being written, by kind and log directory."""
+        self._awaited: dict[TopicAndPartition, list[Flushed]] = {}
+        """Those who wait for flushes that are handed out."""
+        self._held: dict[TopicAndPartition, list[Flushed]] = {}
+        """Those who wait for a flush of a log whose directory has another name still."""
 
     def start(self) -> None:
         """Begin, when all logs are loaded."""
@@ -143,26 +147,52 @@ class Upkeep:
             wait: called where `flush.messages` asks for it; what it returns is called at the end
                 of the flush. The flush of a roll is waited for by nobody, as in Kafka.
         """
-        is_awaited = self._manager.has_flush_due(*name)
+        awaited = [wait()] if wait is not None and self._manager.has_flush_due(*name) else []
+        if self._manager.is_settling(name):
+            self._held[name] = self._held.get(name, []) + awaited
+            return
         plan = self._manager.flush_after_append(*name)
         if plan is not None:
-            self._flush(name, plan, wait() if is_awaited and wait is not None else None)
+            self._flush(name, plan, awaited)
+
+    def hold(self, name: TopicAndPartition) -> None:
+        """Leave the flushes of a log that its copy replaces: they prove nothing of the copy."""
+        self._held[name] = self._awaited.pop(name, [])
+
+    def settled(self, name: TopicAndPartition) -> None:
+        """Flush a log that replaced another, as it was asked for since; its directory has its name.
+
+        Those who wait are told that nothing is durable if it is gone.
+        """
+        held, log = self._held.pop(name, []), self._manager.get(*name)
+        if log is None:
+            for flushed in held:
+                flushed(False)  # noqa: FBT003
+        elif held:
+            self._flush(name, log.flush_plan(), held)
+        else:
+            self.appended(name)
 
     def _flush_old(self) -> None:
         for name, plan in self._manager.flushes_due(self._services.wall_ms):
-            self._flush(name, plan)
+            self._flush(name, plan, [])
 
-    def _flush(
-        self, name: TopicAndPartition, plan: FlushPlan, flushed: Flushed | None = None
-    ) -> None:
+    def _flush(self, name: TopicAndPartition, plan: FlushPlan, awaited: list[Flushed]) -> None:
         log, path = self._manager.get(*name), self._manager.log_dir_of(*name)
         assert path is not None, f"{name=}"
+        if awaited:
+            self._awaited[name] = self._awaited.get(name, []) + awaited
 
         def done(error: BaseException | None) -> None:
             is_open = self._manager.get(*name) is log  # not deleted, offline or closed meanwhile
             is_durable = is_open and self._flush_ended(name, plan, error)
-            if flushed is not None:
-                flushed(is_durable)
+            left = self._awaited.get(name, [])
+            for flushed in awaited:
+                if flushed in left:  # else the log was replaced meanwhile
+                    left.remove(flushed)
+                    flushed(is_durable)
+            if not left:
+                self._awaited.pop(name, None)
 
         self._services.run(Lane.FLUSH, path, plan.run, done)
 

@@ -1,7 +1,7 @@
 """The answer to DescribeLogDirs: the replicas in each log directory of a broker, with their sizes.
 
-No replica has an offset lag: the end of a log is never below its high watermark. None is a future
-one: replicas do not move between log directories.
+No replica has an offset lag but a copy of one that moves: the end of a log is never below its high
+watermark.
 
 apache/kafka: core/.../server/KafkaApis.scala (handleDescribeLogDirsRequest), ReplicaManager.scala
 (describeLogDirs)
@@ -36,6 +36,9 @@ class LocalReplica(msgspec.Struct, frozen=True, order=True, gc=False):
     topic_name: str
     partition: int
     size_bytes: int
+    offset_lag: int = 0
+    is_future: bool = False
+    """True for a copy of the replica that is being made in this log directory."""
 
 
 def described_log_dirs(
@@ -103,8 +106,8 @@ def _topics(
                 new.DescribeLogDirsPartition(
                     partition_index=one.partition,
                     partition_size=one.size_bytes,
-                    offset_lag=0,
-                    is_future_key=False,
+                    offset_lag=one.offset_lag,
+                    is_future_key=one.is_future,
                 )
                 for one in of_topic
             ),

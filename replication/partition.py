@@ -101,6 +101,7 @@ class Partition:
         self._ends: LogEnds | None = None
         self.log: UnifiedLog | None = None
         """None until it is opened, and when its directory has failed."""
+        self._future_log: UnifiedLog | None = None
         self.role: Leadership | Following | Offline = Offline()
 
     @property
@@ -185,13 +186,30 @@ class Partition:
             now_ms,
             ends=self._ends,
             min_insync_replicas=self._settings.min_insync_replicas,
+            future_log=self._future_log,
         )
         return self.role.raise_high_watermark(now_ms)
 
     def mark_offline(self) -> None:
         """Leave the log, whose directory has failed: KAFKA_STORAGE_ERROR from here on."""
         self.role = Offline(ErrorCode.kafka_storage_error, self.leader_epoch, self.partition_epoch)
-        self.log = self._ends = self._awaiting_log = None
+        self.log = self._ends = self._awaiting_log = self._future_log = None
+
+    def set_future_log(self, log: UnifiedLog | None) -> None:
+        """Take a copy of the log that is made in another log directory; None without one."""
+        self._future_log = log
+        if isinstance(self.role, Leadership):
+            self.role.future_log = log
+
+    def replace_log(self, log: UnifiedLog) -> None:
+        """Go on with a copy of the log, which has the same end."""
+        assert self.log is not None, "the log is open"
+        assert log.end_offset == self.log.end_offset, f"{log.end_offset=}"
+        self.set_future_log(None)
+        log.set_high_watermark(self.log.high_watermark)
+        self.log, self._ends = log, LogEnds(log)
+        if isinstance(self.role, Leadership):
+            self.role.replace_log(log, self._ends)
 
     def configure(self, settings: PartitionSettings, now_ms: int) -> Changed:
         """Take other settings of the topic; a smaller minimum may release the high watermark."""
@@ -306,10 +324,9 @@ class Partition:
     ) -> ErrorCode:
         """Begin the log anew where that of the leader of an epoch begins."""
         log = self._followed_log(leader_epoch)
-        if isinstance(log, ErrorCode):
-            return log
-        self._begin_anew_at(offset, log, wall_ms)
-        return ErrorCode.none
+        if not isinstance(log, ErrorCode):
+            self._begin_anew_at(offset, log, wall_ms)
+        return log if isinstance(log, ErrorCode) else ErrorCode.none
 
     def _begin_anew_at(self, offset: int, log: UnifiedLog, wall_ms: int) -> None:
         log.truncate_fully_and_start_at(offset, wall_ms)
@@ -440,11 +457,9 @@ class Partition:
     def delete_records_on_leader(self, offset: int) -> RecordDeletion | ErrorCode:
         """Raise the log start to an offset, -1 for the high watermark; segments go later."""
         leader = self.leadership
-        if isinstance(leader, ErrorCode):
-            return leader
-        return (
-            leader.delete_records(offset) if self._settings.deletes else ErrorCode.policy_violation
-        )
+        if isinstance(leader, ErrorCode) or self._settings.deletes:
+            return leader if isinstance(leader, ErrorCode) else leader.delete_records(offset)
+        return ErrorCode.policy_violation
 
     # -- ISR ------------------------------------------------------------------------------------
 

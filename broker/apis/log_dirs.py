@@ -1,7 +1,4 @@
-"""DescribeLogDirs: the logs in each log directory of this broker, with their sizes.
-
-AlterReplicaLogDirs is not offered: logs do not move between log directories.
-"""
+"""DescribeLogDirs: the logs in each log directory of this broker, with their sizes."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -26,6 +23,8 @@ if TYPE_CHECKING:
 
 LogsIn = Callable[[str], Mapping[TopicAndPartition, UnifiedLog] | None]
 """The open logs in a log directory by its path; None if it is offline."""
+FuturesIn = Callable[[str], list[tuple[TopicAndPartition, int, int]]]
+"""The copies that are being made in a log directory: name, bytes, lag."""
 
 
 class DescribeLogDirs:
@@ -36,6 +35,7 @@ class DescribeLogDirs:
         image: returns the newest image.
         access: DESCRIBE of the cluster is asked for.
         logs_in: the logs.
+        futures_in: copies of replicas that move.
         volume: returns the file system of a path; OSError if that fails.
     """
 
@@ -45,6 +45,7 @@ class DescribeLogDirs:
         image: Callable[[], Image],
         access: Access,
         logs_in: LogsIn,
+        futures_in: FuturesIn,
         volume: Callable[[str], Volume],
     ) -> None:
         self._config = config
@@ -52,6 +53,7 @@ class DescribeLogDirs:
         self._image = image
         self._access = access
         self._logs_in = logs_in
+        self._futures_in = futures_in
         self._volume = volume
 
     def serve(self, call: Call) -> None:
@@ -78,6 +80,10 @@ class DescribeLogDirs:
         logs = self._logs_in(path)
         if logs is None:
             return None
-        return [
+        futures = [
+            LocalReplica(topic, number, size_bytes, lag, is_future=True)
+            for (topic, number), size_bytes, lag in self._futures_in(path)
+        ]
+        return futures + [
             LocalReplica(topic, number, log.log.size_bytes) for (topic, number), log in logs.items()
         ]

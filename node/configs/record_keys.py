@@ -24,6 +24,7 @@ class Interval(NamedTuple):
     field: str
 
 
+MOVE_QUOTA: Final = "alter.log.dirs.replication.quota.window"
 NUMBERS: Final = (
     RecordsKey("replica.lag.time.max.ms", "records", "replica_lag_ms_max", 1),
     RecordsKey("queued.max.request.bytes", "records", "queued_bytes_max"),
@@ -39,6 +40,9 @@ NUMBERS: Final = (
     RecordsKey("replication.quota.window.num", "replication_window", "samples"),
     RecordsKey("replication.quota.window.size.seconds", "replication_window", "size_seconds"),
     RecordsKey("log.initial.task.delay.ms", "upkeep", "initial_delay_ms"),
+    RecordsKey("num.replica.alter.log.dirs.threads", "records", "move_threads", 1),
+    RecordsKey(f"{MOVE_QUOTA}.num", "move_window", "samples"),
+    RecordsKey(f"{MOVE_QUOTA}.size.seconds", "move_window", "size_seconds"),
     RecordsKey("num.recovery.threads.per.data.dir", "upkeep", "recovery_threads"),
     RecordsKey("producer.id.expiration.ms", "upkeep", "producer_expiration_ms"),
 )

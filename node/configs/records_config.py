@@ -41,7 +41,8 @@ def records_config(config: NodeConfig, directory_ids: Mapping[str, DirectoryId])
     )
     assert listener is not None, "a broker has an inter-broker listener"
     groups: dict[str, dict[str, Any]] = {
-        name: {} for name in ("records", "replication_window", "replica_fetch", "upkeep")
+        name: {}
+        for name in ("records", "replication_window", "move_window", "replica_fetch", "upkeep")
     }
     for number in NUMBERS:
         if number.key in given:
@@ -68,6 +69,7 @@ def records_config(config: NodeConfig, directory_ids: Mapping[str, DirectoryId])
         idle_ms_max=config.connection_limits.idle_ms_max,
         quota_window=config.connection_limits.quota_window,
         replication_window=QuotaWindow(**groups["replication_window"]),
+        move_window=QuotaWindow(**groups["move_window"]),
         replica_fetch=ReplicaFetchConfig(**groups["replica_fetch"]),
         upkeep=UpkeepConfig(**groups["upkeep"]),
         **groups["records"],

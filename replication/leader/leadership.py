@@ -100,6 +100,7 @@ class Leadership:
         "_ends",
         "_log",
         "epoch_start_offset",
+        "future_log",
         "leader_epoch",
         "min_insync_replicas",
         "partition_epoch",
@@ -116,6 +117,7 @@ class Leadership:
         *,
         ends: LogEnds,
         min_insync_replicas: int,
+        future_log: UnifiedLog | None = None,
     ) -> None:
         """Begin an epoch at the end of the log; who is in the ISR has the full lag time.
 
@@ -126,7 +128,9 @@ class Leadership:
             now_ms: instant of that.
             ends: of the log.
             min_insync_replicas: of the topic.
+            future_log: copy of the log that is being made in another log directory.
         """
+        self.future_log = future_log
         self._broker = broker
         self._log = log
         self._ends = ends
@@ -164,6 +168,14 @@ class Leadership:
             self.partition_epoch = registration.partition_epoch
             self.state = CommittedPartitionState(registration.isr)
         return self.raise_high_watermark(now_ms)
+
+    def replace_log(self, log: UnifiedLog, ends: LogEnds) -> None:
+        """Go on with a copy of the log; the places of offsets are other ones there."""
+        self._log, self._ends = log, ends
+        for replica_id, replica in self.replicas.items():
+            if replica.log_end is not None:
+                log_end = LogOffsetMetadata(replica.log_end.offset)
+                self.replicas[replica_id] = msgspec.structs.replace(replica, log_end=log_end)
 
     def _begin_epoch(self) -> Offset:
         self._log.assign_epoch(self.leader_epoch)
@@ -208,9 +220,14 @@ class Leadership:
 
     @property
     def low_watermark(self) -> Offset | None:
-        """Smallest log start offset of the live replicas, None while one has not fetched."""
-        start = Offset(self._log.log_start_offset)
-        return isr.low_watermark(start, self.replicas, self._broker.broker_of)
+        """Smallest log start offset of the live replicas, None while one has not fetched.
+
+        A copy of the log in another log directory counts as one.
+        """
+        start = self._log.log_start_offset
+        if self.future_log is not None:
+            start = min(start, self.future_log.log_start_offset)
+        return isr.low_watermark(Offset(start), self.replicas, self._broker.broker_of)
 
     def raise_high_watermark(self, now_ms: int) -> Changed:
         """Raise the high watermark to where the replicas are."""

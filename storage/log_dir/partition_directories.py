@@ -52,16 +52,42 @@ def parse_partition_directory(path: str) -> PartitionDirectory | None:
     return PartitionDirectory(path, found[1], int(found[2]), suffix=suffix)
 
 
+def future_directory_name(topic: str, partition: int, unique_id: bytes) -> str:
+    """The name of the directory of a replica that moves to another log directory.
+
+    Kafka does not cut the topic here; a name of more than 255 characters cannot be used.
+    """
+    return f"{topic}-{partition}.{unique_id.hex()}{FUTURE_SUFFIX}"
+
+
+def has_future_name(topic: str, partition: int) -> bool:
+    """True if the directory of a moving replica has a name that is not too long."""
+    return len(future_directory_name(topic, partition, bytes(16))) <= _NAME_MAX
+
+
 def create_partition_directory(
-    vfs: Vfs, log_directory: str, topic: str, partition: int, topic_id: TopicId
+    vfs: Vfs,
+    log_directory: str,
+    topic: str,
+    partition: int,
+    topic_id: TopicId,
+    name: str | None = None,
 ) -> str:
     """Create the directory with its `partition.metadata`, durably, if it does not exist.
+
+    Args:
+        vfs: the disk.
+        log_directory: the directory above it.
+        topic: of the partition.
+        partition: number.
+        topic_id: of the topic.
+        name: of the directory, None for that of the partition.
 
     Raises:
         CorruptFileError: the directory belongs to another topic id.
     """
     assert 0 <= partition <= _PARTITION_MAX, f"{partition=}"
-    path = join(log_directory, partition_directory_name(topic, partition))
+    path = join(log_directory, name or partition_directory_name(topic, partition))
     vfs.make_directory(path)
     found = read_partition_metadata(vfs, path)
     if found is None:
@@ -87,7 +113,7 @@ def _renamed(vfs: Vfs, path: str, unique_id: bytes, suffix: str) -> str:
     assert len(unique_id) == 16
     directory = parse_partition_directory(path)
     assert directory is not None
-    assert not directory.suffix
+    assert directory.suffix in ("", FUTURE_SUFFIX), f"{path=}"
     ending = f"-{directory.partition}.{unique_id.hex()}{suffix}"
     target = join(parent(path), directory.topic[: _NAME_MAX - len(ending)] + ending)
     marked = parse_partition_directory(target)
@@ -96,6 +122,20 @@ def _renamed(vfs: Vfs, path: str, unique_id: bytes, suffix: str) -> str:
     assert marked.partition == directory.partition, f"{marked=} {directory=}"
     vfs.rename(path, target)
     vfs.sync_directory(parent(path))
+    return target
+
+
+def mark_current(vfs: Vfs, path: str) -> str:
+    """Rename the directory of a moved replica to that of its partition, and return the new path.
+
+    Durable once the log directory is synced.
+    """
+    directory = parse_partition_directory(path)
+    assert directory is not None
+    assert directory.suffix == FUTURE_SUFFIX, f"{path=}"
+    target = join(parent(path), partition_directory_name(directory.topic, directory.partition))
+    assert not vfs.exists(target), f"{target=}"
+    vfs.rename(path, target)
     return target
 
 
@@ -127,7 +167,8 @@ def scan_partition_directories(vfs: Vfs, log_directory: str) -> list[PartitionDi
             raise CorruptFileError(path, "is not in the form of topic-partition")
         if directory.topic == METADATA_TOPIC_NAME:
             continue
-        topic_id = read_partition_metadata(vfs, path) if not directory.suffix else None
+        is_log = directory.suffix in ("", FUTURE_SUFFIX)
+        topic_id = read_partition_metadata(vfs, path) if is_log else None
         found.append(msgspec.structs.replace(directory, topic_id=topic_id))
     return found
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from storage.logs.flush_plan import FlushPlan
 from storage.logs.recovery import FileRebuilt
-from storage.vfs import Vfs, VfsFile
+from storage.vfs import Vfs, VfsFile, base_name, join
 
 
 class RecordedEnd(Protocol):
@@ -79,6 +79,13 @@ class Flushing:
     def forget(self, path: str) -> None:
         """Leave out a file that is removed."""
         self.unsynced.pop(path, None)
+
+    def renamed(self, before: str, after: str) -> None:
+        """Follow the new name of the directory of the log; no plan is under way."""
+        assert not self.outstanding, f"{before} is being flushed"
+        self.unsynced = {join(after, base_name(path)): file for path, file in self.unsynced.items()}
+        renamed = {before: after}
+        self.unsynced_directories = {renamed.get(path, path) for path in self.unsynced_directories}
 
     def truncated_to(self, end_offset: int) -> None:
         """Lower the flushed end to that of a truncated log; plans made before are stale."""

@@ -4,7 +4,6 @@ An append is durable once the plan of `flush_plan()` has run; `flush_done` then 
 end. Truncations, which are rare, are durable on return. apache/kafka: UnifiedLog, LocalLog
 """
 
-from bisect import bisect_right
 from contextlib import suppress
 
 from storage.checkpoints.epoch_checkpoint import EpochEntry
@@ -18,7 +17,7 @@ from storage.logs.recovery import RecoveryEvent
 from storage.segments.file_slice import FileSlice
 from storage.segments.open_segments import OpenSegments
 from storage.segments.rolling import AppendExtent, roll_reason
-from storage.segments.segment import Segment
+from storage.segments.segment import Segment, floor_index
 from storage.vfs import Vfs, VfsFile, parent
 from wire.batches.batch import BatchFrame, iterate_frames
 from wire.types import Rng
@@ -53,7 +52,7 @@ class Log:
         if self._segments:
             self.log_start_offset = self._segments[0].base_offset
             self._active.create_index_files()
-            for segment in self._segments[self._floor(loaded.flushed_end_offset) :]:
+            for segment in self._segments[floor_index(self._segments, loaded.flushed_end_offset) :]:
                 if not loaded.is_durable:
                     self._flushing.wrote(segment.path, segment.file, 0)
                 self._touch(segment)
@@ -95,7 +94,7 @@ class Log:
             log._flushing.flushed_end_offset = loaded.flushed_end_offset
             return log
         if flushed < log.end_offset:
-            write_again(log._segments[log._floor(flushed) :], flushed)
+            write_again(log._segments[floor_index(log._segments, flushed) :], flushed)
         log.flush()
         assert log.flushed_end_offset == log.end_offset, f"{log.flushed_end_offset=}"
         if recovery_point is not None:
@@ -124,7 +123,7 @@ class Log:
 
     def size_bytes_from(self, offset: int) -> int:
         """Bytes of the batches from the one that holds `offset`, or the log start, to the end."""
-        number = self._floor(max(offset, self.log_start_offset))
+        number = floor_index(self._segments, max(offset, self.log_start_offset))
         segment = self._segments[number]
         below = segment.find(offset) if offset > segment.base_offset else 0
         return sum(later.size_bytes for later in self._segments[number:]) - below
@@ -286,7 +285,7 @@ class Log:
         if offset >= limit:
             return None
         segments, active = self._segments, self._active
-        number, last = self._floor(offset), len(segments) - 1
+        number, last = floor_index(self._segments, offset), len(segments) - 1
         while number <= last:
             segment = segments[number]
             if segment.base_offset >= limit:
@@ -318,7 +317,10 @@ class Log:
             if self._epochs.truncate_from_end(self.end_offset):  # one that has no record
                 self._take_last_epoch()
             return self.end_offset
-        number, start_offset = self._floor(end_offset), min(end_offset, self.log_start_offset)
+        number, start_offset = (
+            floor_index(self._segments, end_offset),
+            min(end_offset, self.log_start_offset),
+        )
         segment = self._segments[number]
         position = segment.find(end_offset)
         if position < segment.size_bytes:
@@ -466,6 +468,13 @@ class Log:
 
     # -- segments -------------------------------------------------------------------------------
 
+    def renamed_to(self, directory: str) -> None:
+        """Go on in a directory that was renamed, while no flush plan is under way."""
+        self._flushing.renamed(self.directory, directory)
+        self.directory = self._maker.directory = directory
+        for segment in self._segments:
+            segment.renamed_to(directory)
+
     @property
     def segments(self) -> list[Segment]:
         """The segments, oldest first; this list is never changed, only replaced by another."""
@@ -478,14 +487,6 @@ class Log:
     @property
     def _active(self) -> Segment:
         return self._segments[-1]
-
-    def _floor(self, offset: int) -> int:
-        """Index of the last segment that starts at or below the offset."""
-        segments = self._segments
-        if segments[-1].base_offset <= offset:  # most readers are at the end
-            return len(segments) - 1
-        found = bisect_right(segments, offset, key=lambda segment: segment.base_offset)
-        return max(0, found - 1)
 
     def _touch(self, segment: Segment) -> None:
         """Keep few files open: that of the active segment and the last used ones."""

@@ -87,6 +87,10 @@ class LogDirectory:
         self._log_starts = OffsetCheckpoint(vfs, path, LOG_START_NAME)
         self._high_watermarks = OffsetCheckpoint(vfs, path, HIGH_WATERMARK_NAME)
         self.logs: dict[TopicAndPartition, UnifiedLog] = {}
+        self.futures: dict[TopicAndPartition, UnifiedLog] = {}
+        """The logs of replicas that move here; work in lanes changes them."""
+        self._future_ends: dict[TopicAndPartition, tuple[int | None, int]] = {}
+        """Recorded offsets of them: log start if it is inside a segment, high watermark."""
         self.opening: set[TopicAndPartition] = set()
         """Logs that are not open yet."""
         self.creating: set[TopicAndPartition] = set()
@@ -95,7 +99,12 @@ class LogDirectory:
     @property
     def log_count(self) -> int:
         """Number of its logs, those included that are not open yet."""
-        return len(self.logs) + len(self.opening)
+        return len(self.logs) + len(self.futures) + len(self.opening)
+
+    @property
+    def open_logs(self) -> tuple[UnifiedLog, ...]:
+        """Its logs, with those of replicas that move here."""
+        return (*self.logs.values(), *self.futures.values())
 
     def forget_all_but(self, keys: AbstractSet[TopicAndPartition]) -> None:
         """Leave out what is recorded of logs that are gone, as a crash behind a deletion leaves it.
@@ -130,7 +139,12 @@ class LogDirectory:
         self._high_watermarks.forget(*key)
 
     def open_log(
-        self, key: TopicAndPartition, settings: TopicSettings, wall_ms: int, rng: Rng | None
+        self,
+        key: TopicAndPartition,
+        settings: TopicSettings,
+        wall_ms: int,
+        rng: Rng | None,
+        directory_name: str | None = None,
     ) -> UnifiedLog:
         """Open the log of a partition, whose directory exists; any thread, one at a time for a log.
 
@@ -142,7 +156,7 @@ class LogDirectory:
         name = partition_directory_name(*key)
         log = Log.open(
             self._vfs,
-            join(self.path, name),
+            join(self.path, directory_name or name),
             settings.log,
             KeptRecoveryPoint(self.recovery_points, key),
             self._log_starts.offsets.get(key, 0),
@@ -153,7 +167,9 @@ class LogDirectory:
         producers = ProducerStates(name, self._producer_expiration_ms, log.log_start_offset)
         return UnifiedLog(self._vfs, name, log, producers, settings.append, wall_ms=wall_ms)
 
-    def opened(self, key: TopicAndPartition, log: UnifiedLog, wall_ms: int) -> None:
+    def opened(
+        self, key: TopicAndPartition, log: UnifiedLog, wall_ms: int, *, is_future: bool = False
+    ) -> None:
         """Take in a log that was opened; one that ends below its recorded start begins anew there.
 
         Raises:
@@ -168,7 +184,36 @@ class LogDirectory:
         log.set_high_watermark(0 if is_new else self._high_watermarks.offsets.get(key, 0))
         self.opening.remove(key)
         self.creating.discard(key)
-        self.logs[key] = log
+        if is_future:
+            self.futures[key] = log
+            self.note_future(key)
+        else:
+            self.logs[key] = log
+
+    def note_future(self, key: TopicAndPartition) -> None:
+        """Take what is to be recorded of the log of a moving replica, on which no lane works."""
+        log = self.futures[key]
+        assert log.high_watermark <= log.end_offset, f"INV-UL-1 {key=}"
+        start = log.log_start_offset if _is_inside(log) else None
+        self._future_ends[key] = (start, log.high_watermark)
+        self.recovery_points.set(key, log.log.flushed_end_offset)
+
+    def promote(self, key: TopicAndPartition) -> None:
+        """Let the log of a replica that has moved here be that of its partition."""
+        assert key not in self.logs, f"{key=}"
+        assert key in self.futures, f"{key=} does not move here"
+        self.logs[key] = self.futures.pop(key)
+        del self._future_ends[key]
+
+    def forget_future(self, key: TopicAndPartition) -> UnifiedLog:
+        """As `forget`, of a replica that was to move here."""
+        self.recovery_points.forget(key)
+        del self._future_ends[key]
+        return self.futures.pop(key)
+
+    def sync(self) -> None:
+        """Make the names in the directory durable; any thread."""
+        self._vfs.sync_directory(self.path)
 
     def forget(self, key: TopicAndPartition) -> UnifiedLog:
         """Take a log out of the directory; its offsets go with the next records."""
@@ -181,7 +226,7 @@ class LogDirectory:
         Raises:
             FsyncError: nothing is recorded as flushed. So for `OutOfSpaceError` and `OSError`.
         """
-        for log in self.logs.values():
+        for log in self.open_logs:
             log.close()
         self.record_offsets()
 
@@ -224,12 +269,16 @@ class LogDirectory:
     def log_starts_record(self) -> Callable[[], None]:
         """As `recovery_points_record`, of the log starts."""
         starts = {key: log.log_start_offset for key, log in self.logs.items() if _is_inside(log)}
+        for key, (start, _) in self._future_ends.items():
+            if start is not None:
+                starts[key] = start
         taken = {**self._of_opening(self._log_starts), **starts}
         return lambda: self._log_starts.replace(taken)
 
     def high_watermarks_record(self) -> Callable[[], None]:
         """As `recovery_points_record`, of the high watermarks."""
         ends = {key: log.high_watermark for key, log in self.logs.items()}
+        ends |= {key: end for key, (_, end) in self._future_ends.items()}
         assert all(ends[key] <= log.end_offset for key, log in self.logs.items()), "INV-UL-1"
         taken = {**self._of_opening(self._high_watermarks), **ends}
         return lambda: self._high_watermarks.replace(taken)

@@ -6,130 +6,50 @@ thread that owns the manager. Of one log directory several tasks may run at a ti
 apache/kafka: core/.../log/LogManager.scala
 """
 
-import contextlib
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
-import msgspec
-
 from storage.checkpoints.recovery_points import TopicAndPartition
-from storage.errors import CorruptFileError, CorruptLogError, FsyncError, OutOfSpaceError
 from storage.log_dir.partition_directories import (
     DELETE_SUFFIX,
+    FUTURE_SUFFIX,
     PartitionDirectory,
     create_partition_directory,
-    mark_deleted,
+    future_directory_name,
+    mark_current,
     mark_stray,
-    remove_partition_directory,
     scan_partition_directories,
 )
 from storage.logs.flush_plan import FlushPlan
 from storage.logs.log_directory import LogDirectory, SettingsOf
+from storage.logs.log_tasks import (
+    ERRORS,
+    DeleteTask,
+    DueFile,
+    DuplicateLogError,
+    Loading,
+    LoadTask,
+    remove,
+)
 from storage.logs.unified_log import SEGMENTS_MAX, UnifiedLog
-from storage.producers.producer_state import ProducerStateError
 from storage.segments.segment import LOG_SUFFIX
-from storage.vfs import Vfs
-from wire.errors import CorruptBatchError
+from storage.vfs import Vfs, base_name
 from wire.types import Rng, TopicId
+
+__all__ = [
+    "ERRORS",
+    "DeleteTask",
+    "DueFile",
+    "DuplicateLogError",
+    "LoadTask",
+    "LogManager",
+    "remove",
+]
 
 PRODUCER_EXPIRATION_MS: Final = 86_400_000
 """Default of `producer.id.expiration.ms`."""
-
-
-ERRORS: Final = (
-    CorruptLogError,
-    CorruptFileError,
-    CorruptBatchError,
-    ProducerStateError,
-    OutOfSpaceError,
-    FsyncError,
-    OSError,
-)
-"""Damage of a log, and errors of the disk, that keep a log from being opened."""
-
-
-class LoadTask:
-    """The loading of one log; `run` on any thread, then `LogManager.loaded` on its own."""
-
-    def __init__(
-        self,
-        directory: LogDirectory,
-        key: TopicAndPartition,
-        opening: Callable[[], UnifiedLog],
-        wall_ms: int,
-    ) -> None:
-        self.directory = directory
-        self.key = key
-        self.wall_ms = wall_ms
-        """Wall clock when it was handed out."""
-        self._opening = opening
-        self.log: UnifiedLog | None = None
-        self.error: Exception | None = None
-        """The damage or error of the disk that kept the log from being opened."""
-
-    def run(self) -> None:
-        """Open the log."""
-        try:
-            self.log = self._opening()
-        except ERRORS as error:
-            self.error = error
-
-
-class DeleteTask:
-    """The deletion of one log; `run` on any thread, then `LogManager.deleted` on its own."""
-
-    def __init__(
-        self, vfs: Vfs, directory: LogDirectory, path: str, unique_id: bytes, due_ms: int
-    ) -> None:
-        self.directory = directory
-        self.due_ms = due_ms
-        """Wall clock of the removal."""
-        self._vfs = vfs
-        self._path = path
-        self._unique_id = unique_id
-        self.renamed: str | None = None
-        """New path of the partition's directory."""
-
-    def run(self) -> None:
-        """Rename the directory of the partition; durable.
-
-        Raises:
-            OSError: the log directory cannot stay online. So for `FsyncError`.
-        """
-        self.renamed = mark_deleted(self._vfs, self._path, self._unique_id)
-
-
-class Loading(msgspec.Struct, frozen=True):
-    """The progress of a log directory at start."""
-
-    path: str
-    is_clean: bool
-    done: int
-    total: int
-
-
-class DueFile(msgspec.Struct, frozen=True, order=True):
-    """A deleted segment's file, or the directory of a deleted partition, and when it goes."""
-
-    due_ms: int
-    path: str
-    is_directory: bool
-
-
-class DuplicateLogError(Exception):
-    """A partition has a directory in two log directories: which one counts is not known."""
-
-    def __init__(self, key: TopicAndPartition, path: str, other: str) -> None:
-        name = f"{key[0]}-{key[1]}"
-        super().__init__(
-            f"Duplicate log directories for {name} are found in both {path}/{name} and "
-            f"{other}/{name}. It is likely because log directory failure happened while broker was "
-            f"replacing current replica with future replica. Recover broker from this failure by "
-            f"manually deleting one of the two directories for this partition. It is recommended "
-            f"to delete the partition in the log directory that is known to have failed recently."
-        )
 
 
 class LogManager:
@@ -160,6 +80,10 @@ class LogManager:
         self.directories: dict[str, LogDirectory] = {}
         """Those that are online, by path."""
         self._logs: dict[TopicAndPartition, LogDirectory] = {}
+        self._futures: dict[TopicAndPartition, LogDirectory] = {}
+        """Targets of replicas that move."""
+        self._settling: set[TopicAndPartition] = set()
+        """Logs whose directories still have the name of a moving replica."""
         self._totals: dict[str, int] = {}
         """Number of logs found at start, by log directory."""
         self._due: list[DueFile] = []
@@ -180,7 +104,7 @@ class LogManager:
 
         Directories of deleted partitions are removed once `file.delete.delay.ms` is over. Those
         that `is_stray` says belong to no partition of this broker are renamed `-stray` and left
-        alone, as are the `-stray` and `-future` ones that are there.
+        alone, as are the `-stray` ones that are there.
 
         Args:
             path: of the log directory.
@@ -203,22 +127,31 @@ class LogManager:
             guard=guard,
         )
         found = scan_partition_directories(self._vfs, path)
-        live = [each for each in found if not each.suffix and not is_stray(each)]
+        logs = [each for each in found if each.suffix in ("", FUTURE_SUFFIX)]
+        live = [each for each in logs if not is_stray(each)]
         live_paths = {each.path for each in live}
-        keys = [(each.topic, each.partition) for each in live]
-        for key in keys:
-            if key in self._logs:
-                raise DuplicateLogError(key, path, self._logs[key].path)
+        for each in live:
+            self._refuse_second(each, path)
         for each in found:
             if each.suffix == DELETE_SUFFIX:
                 self._remove_later(each.path, each.topic, wall_ms, is_directory=True)
-            elif not each.suffix and each.path not in live_paths:
+            elif each in logs and each.path not in live_paths:
                 mark_stray(self._vfs, each.path, self._new_uuid())
-        directory.forget_all_but(set(keys))
-        tasks = [self._load_task(directory, key, wall_ms) for key in keys]
+        directory.forget_all_but({(each.topic, each.partition) for each in live})
+        tasks = [self._found(directory, each, wall_ms) for each in live]
         self.directories[path] = directory
         self._totals[path] = len(tasks)
         return tasks
+
+    def _refuse_second(self, found: PartitionDirectory, path: str) -> None:
+        known = self._futures if found.suffix else self._logs
+        key = (found.topic, found.partition)
+        if key in known:
+            raise DuplicateLogError(key, path, known[key].path)
+
+    def _found(self, directory: LogDirectory, found: PartitionDirectory, wall_ms: int) -> LoadTask:
+        name = base_name(found.path) if found.suffix else None
+        return self._load_task(directory, (found.topic, found.partition), wall_ms, name=name)
 
     def _load_task(
         self,
@@ -226,18 +159,22 @@ class LogManager:
         key: TopicAndPartition,
         wall_ms: int,
         before: Callable[[], None] | None = None,
+        *,
+        name: str | None = None,
     ) -> LoadTask:
-        assert key not in self._logs, f"{key=} has a log"
+        """Make the task of a log; `name` is that of the directory of a moving replica."""
+        logs = self._logs if name is None else self._futures
+        assert key not in logs, f"{key=} has a log"
         settings = self._settings_of(key[0])
-        self._logs[key] = directory
+        logs[key] = directory
         directory.opening.add(key)
 
         def opening() -> UnifiedLog:
             if before is not None:
                 before()
-            return directory.open_log(key, settings, wall_ms, self._rng)
+            return directory.open_log(key, settings, wall_ms, self._rng, name)
 
-        return LoadTask(directory, key, opening, wall_ms)
+        return LoadTask(directory, key, opening, wall_ms, is_future=name is not None)
 
     def loaded(self, task: LoadTask) -> UnifiedLog | None:
         """Take in a task that has run; None if its log directory went offline meanwhile.
@@ -254,8 +191,9 @@ class LogManager:
         if task.error is not None:
             raise task.error
         assert task.log is not None, "run it first"
-        assert self._logs[task.key] is task.directory, f"{task.key=}"
-        task.directory.opened(task.key, task.log, task.wall_ms)
+        logs = self._futures if task.is_future else self._logs
+        assert logs[task.key] is task.directory, f"{task.key=}"
+        task.directory.opened(task.key, task.log, task.wall_ms, is_future=task.is_future)
         self._apply_settings(task.log, task.key[0])  # they may have changed since it was handed out
         return task.log
 
@@ -293,21 +231,43 @@ class LogManager:
         are handed out: names come back. `loaded` raises what it failed with: CorruptFileError if
         the directory belongs to another topic id, then and on a full disk `give_up` may follow.
         """
+        return self._create((topic, partition), topic_id, path, wall_ms)
+
+    def create_future(
+        self, topic: str, partition: int, topic_id: TopicId, path: str, wall_ms: int
+    ) -> LoadTask:
+        """The task that creates the directory of a replica that moves to a log directory.
+
+        As `create`; the log of the partition is in another log directory.
+        """
+        assert self._logs[topic, partition].path != path, f"{topic=} {partition=} {path=}"
+        name = future_directory_name(topic, partition, self._new_uuid())
+        return self._create((topic, partition), topic_id, path, wall_ms, name)
+
+    def _create(
+        self,
+        key: TopicAndPartition,
+        topic_id: TopicId,
+        path: str,
+        wall_ms: int,
+        name: str | None = None,
+    ) -> LoadTask:
         directory = self.directories[path]
-        directory.begin_anew((topic, partition))
+        directory.begin_anew(key)
 
         def before() -> None:
-            directory.forget_recorded((topic, partition))
-            create_partition_directory(self._vfs, path, topic, partition, topic_id)
+            directory.forget_recorded(key)
+            create_partition_directory(self._vfs, path, *key, topic_id, name)
 
-        return self._load_task(directory, (topic, partition), wall_ms, before)
+        return self._load_task(directory, key, wall_ms, before, name=name)
 
     def give_up(self, task: LoadTask) -> None:
         """Leave out a log that could not be created, though its log directory stays online."""
         assert task.error is not None, f"{task.key=} is created"
         assert task.key not in task.directory.logs, f"{task.key=} is open"
-        if self._logs.get(task.key) is task.directory:
-            del self._logs[task.key]
+        logs = self._futures if task.is_future else self._logs
+        if logs.get(task.key) is task.directory:
+            del logs[task.key]
         task.directory.opening.discard(task.key)
         task.directory.creating.discard(task.key)
 
@@ -330,7 +290,12 @@ class LogManager:
         assert self.directories.get(directory.path) is directory, f"{directory.path} is offline"
         assert key in directory.logs, f"{key=} is being opened"
         del self._logs[key]
-        log = directory.forget(key)
+        self._settling.discard(key)
+        return self._delete_task(directory, directory.forget(key), topic, wall_ms)
+
+    def _delete_task(
+        self, directory: LogDirectory, log: UnifiedLog, topic: str, wall_ms: int
+    ) -> DeleteTask:
         log.log.close_files()
         due_ms = self._due_ms(topic, wall_ms)
         return DeleteTask(self._vfs, directory, log.log.directory, self._new_uuid(), due_ms)
@@ -340,6 +305,60 @@ class LogManager:
         assert task.renamed is not None, "run it first"
         if self.directories.get(task.directory.path) is task.directory:
             heapq.heappush(self._due, DueFile(task.due_ms, task.renamed, is_directory=True))
+
+    # -- moves ----------------------------------------------------------------------------------
+
+    @property
+    def futures(self) -> Mapping[TopicAndPartition, LogDirectory]:
+        """The log directories that replicas move to."""
+        return self._futures
+
+    def future(self, topic: str, partition: int) -> UnifiedLog | None:
+        """The log of a replica that moves to another log directory, None if it is not open."""
+        directory = self._futures.get((topic, partition))
+        return None if directory is None else directory.futures.get((topic, partition))
+
+    def delete_future(self, topic: str, partition: int, wall_ms: int) -> DeleteTask:
+        """As `delete`, of the log of a replica that was to move."""
+        directory = self._futures.pop((topic, partition))
+        log = directory.forget_future((topic, partition))
+        return self._delete_task(directory, log, topic, wall_ms)
+
+    def replace(self, topic: str, partition: int, wall_ms: int) -> DeleteTask | None:
+        """Let the log of a moved replica be that of its partition; the deletion of the other one.
+
+        The log keeps the name of its directory until that deletion is durable, so that no start
+        finds two; `settle` follows. Without another log there is nothing to wait for.
+        """
+        key = (topic, partition)
+        directory = self._futures.pop(key)
+        task = None if key not in self._logs else self.delete(topic, partition, wall_ms)
+        self._logs[key] = directory
+        directory.promote(key)
+        self._apply_settings(directory.logs[key], topic)  # no lane works on it any more
+        self._settling.add(key)
+        return task
+
+    def is_settling(self, key: TopicAndPartition) -> bool:
+        """True if a log that was moved has not the name of its directory yet."""
+        return key in self._settling
+
+    def settle(self, topic: str, partition: int) -> LogDirectory | None:
+        """Give the directory of a log that was moved its name; the log directory to be synced.
+
+        None if the log is gone or offline.
+
+        Raises:
+            OSError: the log directory cannot stay online.
+        """
+        key = (topic, partition)
+        if key not in self._settling:
+            return None
+        self._settling.remove(key)
+        directory = self._logs[key]
+        log = directory.logs[key]
+        log.renamed_to(mark_current(self._vfs, log.log.directory))
+        return directory
 
     # -- upkeep ---------------------------------------------------------------------------------
 
@@ -353,7 +372,7 @@ class LogManager:
             OSError: the log directory cannot stay online.
         """
         log = self.get(topic, partition)
-        if log is None:
+        if log is None or (topic, partition) in self._settling:
             return 0
         rules = self._settings_of(topic).retention
         paths = log.delete_old_segments(rules, wall_ms, segments_max=segments_max)
@@ -397,6 +416,7 @@ class LogManager:
         """
         log = self.get(topic, partition)
         assert log is not None, f"{topic=} {partition=}"
+        assert (topic, partition) not in self._settling, "the plan would name the old directory"
         is_due = self.has_flush_due(topic, partition)
         return log.flush_plan() if is_due or log.has_rolled else None
 
@@ -414,7 +434,8 @@ class LogManager:
             log = self.get(*key)
             assert log is not None, f"{key=}"
             is_late = wall_ms - log.last_flush_ms >= self._settings_of(key[0]).flush_ms
-            if is_late and log.log.flushed_end_offset < log.end_offset:
+            is_behind = log.log.flushed_end_offset < log.end_offset
+            if is_late and is_behind and key not in self._settling:
                 due.append((key, log.flush_plan()))
         return due
 
@@ -448,6 +469,8 @@ class LogManager:
         offline = [key for key, each in self._logs.items() if each is directory]
         for key in offline:
             del self._logs[key]
+        self._settling.difference_update(offline)
+        self._futures = {key: each for key, each in self._futures.items() if each is not directory}
         for log in directory.logs.values():
             log.log.close_files()
         assert not any(each is directory for each in self._logs.values()), f"{path=}"
@@ -471,13 +494,5 @@ class LogManager:
         """Take in that `LogDirectory.close` has run, on any thread; as `close` from here on."""
         directory = self.directories.pop(path)
         self._logs = {key: each for key, each in self._logs.items() if each is not directory}
+        self._futures = {key: each for key, each in self._futures.items() if each is not directory}
         return directory.is_clean or not directory.opening
-
-
-def remove(vfs: Vfs, due: DueFile) -> None:
-    """Remove a file or directory that `LogManager.removable` handed out; any thread."""
-    if due.is_directory:
-        remove_partition_directory(vfs, due.path)
-    else:
-        with contextlib.suppress(FileNotFoundError):
-            vfs.unlink(due.path)

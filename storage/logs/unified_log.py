@@ -11,7 +11,6 @@ it.
 apache/kafka: storage/.../log/UnifiedLog.java
 """
 
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Final
@@ -35,6 +34,7 @@ from storage.producers.producer_state import (
 )
 from storage.segments.aborted_transactions import AbortedTransactions
 from storage.segments.file_slice import FileSlice
+from storage.segments.segment import floor_index
 from storage.segments.timestamp_lookup import (
     TimestampAndOffset,
     first_at_or_after,
@@ -348,11 +348,8 @@ class UnifiedLog:
         """
         assert self._log.log_start_offset <= offset <= self._log.end_offset, f"{offset=}"
         segments = self._log.segments
-        segment = segments[-1]
-        if segment.base_offset > offset:
-            above = bisect_right(segments, offset, key=lambda each: each.base_offset)
-            assert above > 0, f"{offset=} is below the first segment"
-            segment = segments[above - 1]
+        segment = segments[floor_index(segments, offset)]
+        assert segment.base_offset <= offset, f"{offset=} is below the first segment"
         if offset == self._log.end_offset:
             return segment.base_offset, segment.size_bytes
         position = segment.find(offset)
@@ -482,6 +479,11 @@ class UnifiedLog:
     def log(self) -> Log:
         """Its segments: flush plans, flushed end, sizes."""
         return self._log
+
+    def renamed_to(self, directory: str) -> None:
+        """Go on in a directory that was renamed, while no flush plan is under way."""
+        self._snapshots.directory = self._aborted.directory = directory
+        self._log.renamed_to(directory)
 
     def close(self) -> None:
         """Write the producers, flush and close; durable.

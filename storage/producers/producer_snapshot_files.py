@@ -29,14 +29,14 @@ class ProducerSnapshotFiles:
 
     def __init__(self, vfs: Vfs, directory: str, wrote: Callable[[str, VfsFile], None]) -> None:
         self._vfs = vfs
-        self._directory = directory
+        self.directory = directory
         self._wrote = wrote
         self._newest: int | None = None
         """Offset that a start finds the state of: that of a file, or a log start without one."""
 
     def offsets(self) -> list[int]:
         """The offsets in the names, ascending."""
-        names = self._vfs.list(self._directory)
+        names = self._vfs.list(self.directory)
         found = (segment_base_offset(name, PRODUCER_SNAPSHOT_SUFFIX) for name in names)
         return sorted(offset for offset in found if offset is not None)
 
@@ -93,7 +93,7 @@ class ProducerSnapshotFiles:
         return damage
 
     def _path(self, offset: int) -> str:
-        return join(self._directory, segment_name(offset, PRODUCER_SNAPSHOT_SUFFIX))
+        return join(self.directory, segment_name(offset, PRODUCER_SNAPSHOT_SUFFIX))
 
     def _remove(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):

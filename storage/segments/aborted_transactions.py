@@ -4,12 +4,11 @@ apache/kafka: storage/.../log/{TransactionIndex,LogSegment,LocalLog}.java
 (`collectAbortedTransactions`)
 """
 
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from storage.errors import OutOfSpaceError
-from storage.segments.segment import Segment, segment_name
+from storage.segments.segment import Segment, floor_index, segment_name
 from storage.segments.transaction_index import (
     TRANSACTION_INDEX_SUFFIX,
     AbortedTransaction,
@@ -30,7 +29,7 @@ class AbortedTransactions:
 
     def __init__(self, vfs: Vfs, directory: str, wrote: Callable[[str, VfsFile], None]) -> None:
         self._vfs = vfs
-        self._directory = directory
+        self.directory = directory
         self._wrote = wrote
         self._unwritten: list[AbortedTransaction] = []
 
@@ -52,7 +51,7 @@ class AbortedTransactions:
 
     def _write(self, segments: Sequence[Segment], entry: AbortedTransaction) -> None:
         assert entry.first_offset <= entry.last_offset, f"{entry=}"
-        base_offset = segments[_floor(segments, entry.last_offset)].base_offset
+        base_offset = segments[floor_index(segments, entry.last_offset)].base_offset
         if base_offset > entry.last_offset:  # its segment was deleted meanwhile
             return
         known = self._read(base_offset)
@@ -91,7 +90,7 @@ class AbortedTransactions:
         """Aborted transactions that concern `offset` to `upper_offset`, exclusive."""
         assert 0 <= offset <= upper_offset, f"{offset=} {upper_offset=}"
         found: list[AbortedTransaction] = []
-        for segment in segments[_floor(segments, offset) :]:
+        for segment in segments[floor_index(segments, offset) :]:
             for entry in self._read(segment.base_offset):
                 if entry.last_offset >= offset and entry.first_offset < upper_offset:
                     found.append(entry)
@@ -110,8 +109,4 @@ class AbortedTransactions:
             return []
 
     def _path(self, base_offset: int) -> str:
-        return join(self._directory, segment_name(base_offset, TRANSACTION_INDEX_SUFFIX))
-
-
-def _floor(segments: Sequence[Segment], offset: int) -> int:
-    return max(0, bisect_right(segments, offset, key=lambda each: each.base_offset) - 1)
+        return join(self.directory, segment_name(base_offset, TRANSACTION_INDEX_SUFFIX))

@@ -4,7 +4,8 @@ apache/kafka: storage/.../log/LogSegment.java
 """
 
 import contextlib
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from storage.errors import CorruptLogError, OutOfSpaceError
@@ -54,6 +55,13 @@ def segment_base_offset(name: str, suffix: str = LOG_SUFFIX) -> int | None:
     if name.endswith(suffix) and len(digits) == 20 and digits.isascii() and digits.isdigit():
         return int(digits)
     return None
+
+
+def floor_index(segments: Sequence["Segment"], offset: int) -> int:
+    """Index of the last segment that starts at or below the offset; 0 if none does."""
+    if segments[-1].base_offset <= offset:  # most readers are at the end
+        return len(segments) - 1
+    return max(0, bisect_right(segments, offset, key=lambda each: each.base_offset) - 1)
 
 
 class Segment:
@@ -392,6 +400,11 @@ class Segment:
                 self._vfs.rename(path, path + DELETED_SUFFIX)
                 renamed.append(path + DELETED_SUFFIX)
         return renamed
+
+    def renamed_to(self, directory: str) -> None:
+        """Go on in a directory that was renamed."""
+        self._directory = directory
+        self.path = join(directory, segment_name(self.base_offset))
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""

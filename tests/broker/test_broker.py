@@ -48,6 +48,7 @@ from tests.storage.test_unified_log import produced, replicated
 from wire.api_keys import (
     ALLOCATE_PRODUCER_IDS,
     ALTER_PARTITION,
+    ALTER_REPLICA_LOG_DIRS,
     DELETE_RECORDS,
     DESCRIBE_LOG_DIRS,
     DESCRIBE_PRODUCERS,
@@ -134,6 +135,7 @@ def test_the_apis_that_are_served() -> None:
         LIST_OFFSETS,
         DELETE_RECORDS,
         INIT_PRODUCER_ID,
+        ALTER_REPLICA_LOG_DIRS,
         OFFSET_FOR_LEADER_EPOCH,
         DESCRIBE_LOG_DIRS,
         DESCRIBE_PRODUCERS,

@@ -25,6 +25,7 @@ class Asked:
         for path in ("/d2", "/d1"):
             self.vfs.make_directory(path)
         self.logs = {"/d1": {}, "/d2": {}}
+        self.futures = {}
         config = RecordsConfig(
             node_id=1,
             log_dirs=("/d2", "/d1"),
@@ -32,7 +33,12 @@ class Asked:
             inter_broker_listener="PLAINTEXT",
         )
         self.handler = DescribeLogDirs(
-            config, self.broker.image, self.broker.access, self.logs.get, self.vfs.volume
+            config,
+            self.broker.image,
+            self.broker.access,
+            self.logs.get,
+            lambda path: self.futures.get(path, []),
+            self.vfs.volume,
         )
 
     def ask(self, topics=None, version=5):
@@ -121,3 +127,10 @@ def test_the_caller_needs_describe_of_the_cluster():
     assert answer.results == ()
     asked.broker.allow(Operation.DESCRIBE, "kafka-cluster", ResourceType.CLUSTER)
     assert asked.ask().error_code is ErrorCode.none
+
+
+def test_a_copy_that_is_being_made_is_a_future_one_with_its_lag():
+    asked = Asked()
+    asked.futures["/d1"] = [(("a", 0), 70, 3)]
+    (row,) = [p for r in asked.ask().results for t in r.topics for p in t.partitions]
+    assert (row.partition_size, row.offset_lag, row.is_future_key) == (70, 3, True)

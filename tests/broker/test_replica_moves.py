@@ -1,0 +1,413 @@
+"""Moves of replicas between two log directories: copying, the swap, crashes, and what ends them."""
+
+from typing import Any
+
+import pytest
+
+from broker.config import UpkeepConfig
+from broker.effects import Lane
+from metadata.features import LEVEL_DIRECTORIES
+from metadata.records import FeatureLevelRecord
+from simulator.cluster.memory_vfs import MemoryVfs
+from storage.errors import OutOfSpaceError
+from storage.log_dir.partition_metadata import write_partition_metadata
+from tests.broker.metadata_log import D2, A, MetadataLog
+from tests.broker.record_hosts import Host, with_topics
+from tests.storage.golden import put
+from tests.storage.test_legacy_logs import MIXED, SEGMENT
+from tests.storage.test_unified_log import produced
+
+KEY = (A, 0)
+RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+
+def moving(host: Host, path: str = "/2") -> list[bool]:
+    started: list[bool] = []
+    name = ("a", 0)
+    host.local.moves.start(KEY, name, host.partition(), path, started.append)
+    return started
+
+
+def assign_only(host: Host, directory: bytes = D2) -> None:
+    host.log.change(directories=(directory,))
+    host.publish()
+
+
+def assign(host: Host, directory: bytes = D2) -> None:
+    assign_only(host, directory)
+    host.work()
+
+
+def begun(records: int = 5, **configs: str) -> Host:
+    host = Host(with_topics("a", **configs)).started()
+    host.append(records)
+    assert moving(host) == []
+    host.work()
+    return host
+
+
+def contents(host: Host) -> bytes:
+    log = host.local.manager.get("a", 0)
+    assert log is not None
+    return log.log.read(log.log_start_offset, 1 << 20)
+
+
+def test_a_replica_is_copied_assigned_and_replaced() -> None:
+    host = begun()
+    before = contents(host)
+    [move] = host.local.moves.in_directory("/2")
+    assert (move.copy.end_offset, move.lag, move.is_assigned) == (5, 0, True)
+    assert host.local.log_dir_of(KEY) == "/1", "before it is assigned"
+    host.pass_ms(200)
+    assert len(host.asked) == 1
+    assign(host)
+    assert host.local.log_dir_of(KEY) == "/2"
+    assert contents(host) == before
+    host.append(2)
+    assert host.partition().log.end_offset == 7
+    assert host.vfs.exists("/2/a-0")
+    assert not any(name == "a-0" for name in host.vfs.list("/1"))
+    host.pass_ms(200)
+    assert len(host.asked) == 1, "nothing else is told"
+    assert restarted(host).partition().log.end_offset == 7
+
+
+def test_it_is_written_meanwhile() -> None:
+    host = Host(with_topics("a")).started()
+    host.append(5)
+    moving(host)
+    while host.works:
+        host.work_one()
+        if host.partition().log.end_offset < 20:
+            log = host.partition()
+            works, host.works[:] = host.works[:], []
+            host.append()
+            host.works[:0] = works
+            assert log.log.end_offset <= 20
+    assign(host)
+    assert host.local.log_dir_of(KEY) == "/2"
+    assert host.partition().log.end_offset == host.partition().role.high_watermark
+    assert host.partition().log.end_offset > 5
+
+
+def test_it_is_not_replaced_by_a_copy_that_lacks_records() -> None:
+    host = begun()
+    works = len(host.works)
+    host.partition().append_as_leader(produced(1), required_acks=1, wall_ms=1, now_ms=1)
+    host.log.change(directories=(D2,))
+    host.publish()
+    assert host.local.log_dir_of(KEY) == "/1"
+    assert len(host.works) > works
+    host.work()
+    assert host.local.log_dir_of(KEY) == "/2"
+    assert host.partition().log.end_offset == 6
+
+
+def test_a_truncation_of_the_replica_reaches_its_copy() -> None:
+    host = begun()
+    log = host.partition().log
+    log.truncate_to(3, 1)
+    host.append(1)
+    [move] = host.local.moves.in_directory("/2")
+    assert move.copy.end_offset == 4
+    assert move.copy.log.read(0, 1 << 20) == log.log.read(0, 1 << 20)
+
+
+def test_the_log_start_is_that_of_the_replica() -> None:
+    host = Host(with_topics("a")).started()
+    host.append(5)
+    host.partition().delete_records_on_leader(3)
+    moving(host)
+    host.work()
+    [move] = host.local.moves.in_directory("/2")
+    assert (move.copy.log_start_offset, move.copy.end_offset) == (3, 5)
+    host.partition().delete_records_on_leader(4)
+    assert host.partition().role.low_watermark == 3
+    host.append(1)
+    assert host.partition().role.low_watermark == 4
+
+
+def test_a_move_to_elsewhere_ends_and_its_copy_goes() -> None:
+    host = begun()
+    host.pass_ms(200)
+    assert host.local.moves.holds_assignment(KEY)
+    host.local.end_move(KEY)
+    host.work()
+    assert not list(host.local.moves.in_directory("/2"))
+    assert host.vfs.list("/2")
+    assert all(name.endswith("-delete") for name in host.vfs.list("/2") if "a-0" in name)
+    assert host.local.manager.future("a", 0) is None
+    assert moving(host) == []
+    host.work()
+    assert host.local.moves.log_dir_of(KEY) == "/2"
+
+
+def test_a_step_in_flight_ends_before_the_copy_goes() -> None:
+    host = Host(with_topics("a")).started()
+    host.append(5)
+    started = moving(host)
+    host.work_one()
+    assert [lane for lane, *_ in host.works] == [Lane.MOVES]
+    assert started == [True]
+    host.local.end_move(KEY)
+    again = moving(host)
+    assert [lane for lane, *_ in host.works] == [Lane.MOVES]
+    host.work()
+    assert again == [True]
+    [move] = host.local.moves.in_directory("/2")
+    assert move.copy.end_offset == 5
+
+
+def test_a_deleted_topic_takes_its_copy_with_it() -> None:
+    host = begun()
+    host.log.remove()
+    host.update()
+    left = [name for path in ("/1", "/2") for name in host.vfs.list(path) if name.startswith("a")]
+    assert len(left) == 2
+    assert all(name.endswith("-delete") for name in left)
+    assert host.local.manager.futures == {}
+
+
+@pytest.mark.parametrize("failed", ["/1", "/2"])
+def test_a_failed_directory_ends_the_move(failed: str) -> None:
+    host = begun()
+    host.local.fail(failed, OSError("broken"))
+    host.work()
+    assert host.local.moves.of(KEY) is None
+    assert (host.partition().log is None) is (failed == "/1")
+    host.pass_ms(200)
+
+
+def test_a_full_disk_takes_the_new_directory_offline() -> None:
+    host = Host(with_topics("a")).started()
+    host.append(5)
+    moving(host)
+    host.work_one()
+    work, done = host.works[0][2:]
+    host.works.clear()
+    assert work is not None
+    done(OutOfSpaceError("/2"))
+    host.work()
+    assert host.local.failed_log_dirs == {"/2"}
+    assert host.local.log_dir_of(KEY) == "/1"
+
+
+def restarted(host: Host) -> Host:
+    """A start behind a crash, with the log directory that the controller has assigned."""
+    before = host.log.image.partition(*KEY)
+    assert before is not None
+    log = with_topics("a")
+    log.change(directories=before.directories)
+    return Host(log, host.vfs).started()
+
+
+def test_a_start_goes_on_with_a_copy() -> None:
+    host = Host(with_topics("a")).started()
+    host.append(5)
+    moving(host)
+    host.work_one()
+    again = restarted(host)
+    [move] = again.local.moves.in_directory("/2")
+    assert (move.copy.end_offset, again.local.log_dir_of(KEY)) == (5, "/1")
+    assign(again)
+    assert again.local.log_dir_of(KEY) == "/2"
+
+
+def test_an_assigned_copy_that_lacks_records_goes_on_at_a_start() -> None:
+    host = begun()
+    partition: Any = host.partition()
+    works = host.works
+    host.local.moves.is_stopped = True
+    host.append(3)
+    host.log.change(directories=(D2,))
+    assert not works
+    again = restarted(host)
+    assert again.partition().log.end_offset == 8
+    assert again.local.log_dir_of(KEY) == "/2", "when it has them"
+    assert partition.log.end_offset == 8
+
+
+@pytest.mark.parametrize("works", [0, 1, 2])
+def test_a_crash_between_the_swap_and_its_names_loses_nothing(works: int) -> None:
+    host = begun()
+    host.log.change(directories=(D2,))
+    host.publish()
+    partition: Any = host.partition()
+    assert host.local.log_dir_of(KEY) == "/2"
+    partition.append_as_leader(produced(1), required_acks=1, wall_ms=1, now_ms=1)
+    for _ in range(works):
+        host.work_one()
+    again = restarted(host)
+    assert again.partition().log.end_offset == 6
+    assert again.local.log_dir_of(KEY) == "/2"
+    assert again.vfs.exists("/2/a-0")
+
+
+# ---- flush.messages ----------------------------------------------------------------------------
+
+
+def append_awaited(host: Host) -> list[bool]:
+    """Append a record, whose answer waits for its flush; what it is told is returned."""
+    host.partition().append_as_leader(produced(1), required_acks=1, wall_ms=1, now_ms=1)
+    told: list[bool] = []
+    host.local.appended(KEY, lambda: told.append)
+    return told
+
+
+def work_until_told(host: Host, told: list[bool]) -> None:
+    while not told:
+        host.work_one()
+    assert host.partition().log.log.flushed_end_offset > 5, "it is told behind the flush"
+
+
+@pytest.mark.parametrize("works", [0, 1])
+def test_an_answer_waits_until_the_new_log_has_its_name_and_is_flushed(works: int) -> None:
+    host = begun(flush_messages="1")
+    host.log.change(directories=(D2,))
+    host.publish()
+    assert host.local.log_dir_of(KEY) == "/2"
+    for _ in range(works):
+        host.work_one()
+    first, second = append_awaited(host), append_awaited(host)
+    assert (first, second) == ([], [])
+    work_until_told(host, first)
+    host.work()
+    assert (first, second) == ([True], [True])
+    host.append(1)
+    assert host.partition().log.log.flushed_end_offset == 8
+
+
+def test_an_answer_that_waits_for_the_log_before_waits_for_its_copy() -> None:
+    host = begun(flush_messages="1")
+    told = append_awaited(host)
+    assert [lane for lane, *_ in host.works] == [Lane.FLUSH, Lane.MOVES]
+    host.work_one(1)
+    assign_only(host)
+    assert host.local.log_dir_of(KEY) == "/2"
+    host.work_one()
+    assert told == [], "the flush was that of the log before"
+    work_until_told(host, told)
+    host.work()
+    assert told == [True]
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_an_answer_that_waits_for_a_log_that_goes_is_an_error(is_deleted: bool) -> None:
+    host = begun(flush_messages="1")
+    assign_only(host)
+    told = append_awaited(host)
+    if is_deleted:
+        host.log.remove()
+        host.publish()
+    else:
+        host.local.fail("/2", OSError("broken"))
+    host.work()
+    assert told == [False]
+
+
+def test_a_flush_that_a_roll_asks_for_follows_the_names() -> None:
+    host = begun(internal_segment_bytes="200")
+    assign_only(host)
+    told = append_awaited(host)
+    append_awaited(host)
+    log = host.partition().log
+    assert log.has_rolled
+    host.work()
+    assert (told, log.has_rolled) == ([], False)
+    assert log.log.flushed_end_offset == 7
+
+
+# ---- what other logs have, too -----------------------------------------------------------------
+
+
+def test_a_copy_takes_the_settings_that_changed_meanwhile() -> None:
+    host = begun()
+    host.log.config("a", segment_bytes="1048577")
+    host.update()
+    assign(host)
+    assert host.partition().log.log.config.segment_bytes == 1048577
+
+
+def test_a_stop_closes_copies_and_records_their_ends() -> None:
+    host = begun()
+    assert host.stop().clean == ("/1", "/2")
+    recorded = host.vfs.read("/2/recovery-point-offset-checkpoint")
+    assert recorded == b"0\n1\na 0 5\n"
+    again = Host(host.log, host.vfs, clean=("/1", "/2"))
+    again.log.delta = with_topics("a").delta
+    again.started()
+    [move] = again.local.moves.in_directory("/2")
+    assert (move.copy.end_offset, move.copy.log.flushed_end_offset) == (5, 5)
+
+
+def test_a_copy_without_topic_id_goes_on_if_it_has_records() -> None:
+    host = begun()
+    [name] = [name for name in host.vfs.list("/2") if name.endswith("-future")]
+    host.vfs.unlink(f"/2/{name}/partition.metadata")
+    again = restarted(host)
+    assert again.vfs.exists(f"/2/{name}/partition.metadata")
+    assert not again.vfs.exists("/2/a-0")
+    assert again.local.moves.of(KEY) is not None
+
+
+def test_an_empty_copy_without_topic_id_is_a_stray() -> None:
+    host = Host(with_topics("a")).started()
+    name = f"a-0.{bytes(16).hex()}-future"
+    host.vfs.make_directory(f"/2/{name}")
+    again = restarted(host)
+    assert not again.vfs.exists(f"/2/{name}")
+    assert again.local.moves.of(KEY) is None
+
+
+def test_a_log_of_old_messages_is_copied_with_index_files() -> None:
+    vfs = MemoryVfs()
+    put(vfs, f"/1/a-0/{SEGMENT}", MIXED)
+    write_partition_metadata(vfs, "/1/a-0", A)
+    host = Host(with_topics("a"), vfs).started()
+    moving(host)
+    host.work()
+    assign(host)
+    assert host.local.log_dir_of(KEY) == "/2"
+    assert vfs.read(f"/2/a-0/{SEGMENT}") == MIXED
+    endings = {name.rpartition(".")[2] for name in vfs.list("/2/a-0")}
+    assert {"index", "timeindex"} < endings
+
+
+def test_producers_that_write_no_more_are_not_in_the_copy() -> None:
+    upkeep = UpkeepConfig(producer_expiration_ms=1_000)
+    host = Host(with_topics("a", internal_segment_bytes="200"), upkeep=upkeep).started()
+    for producer_id in range(6):
+        old = produced(1, producer=producer_id)
+        host.partition().append_as_leader(old, required_acks=1, wall_ms=1, now_ms=1)
+    moving(host)
+    host.work()
+    [move] = host.local.moves.in_directory("/2")
+    assert move.copy.end_offset == 6
+    assert len(move.copy.producers) < len(host.partition().log.producers)
+
+
+def test_a_bound_of_the_rate_delays_the_next_step() -> None:
+    log = with_topics("a")
+    log.broker_config(RATE, "1")
+    host = Host(log).started()
+    host.append(5)
+    moving(host)
+    host.work()
+    host.append(1)
+    [move] = host.local.moves.in_directory("/2")
+    assert move.copy.end_offset == 5
+    assert host.local.next_ms() is not None
+    log.broker_config(RATE, None)
+    host.update()
+    assert move.copy.end_offset == 6
+
+
+def test_without_directories_in_the_metadata_nothing_is_assigned() -> None:
+    log: MetadataLog = with_topics("a")
+    level = LEVEL_DIRECTORIES - 1
+    log.write(FeatureLevelRecord(name="metadata.version", feature_level=level))
+    host = Host(log).started()
+    host.append(5)
+    moving(host)
+    host.work()
+    assert host.local.log_dir_of(KEY) == "/2"
