@@ -6,6 +6,7 @@ returns. What is asked for a name begins when all before it for the same name ha
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from broker.effects import Lane
 from broker.services import Services
@@ -107,8 +108,21 @@ class PartitionFiles:
         path: str,
         *,
         created: Callable[[UnifiedLog | None], None],
+        ended: Callable[[], None],
     ) -> None:
-        """Create the log of a replica that moves to a log directory; None if that fails."""
+        """Create the log of a replica that moves to a log directory.
+
+        Args:
+            name: of the partition.
+            topic_id: of its topic.
+            path: of the log directory.
+            created: told of the open log; None if that fails.
+            ended: called when other work for the name may begin.
+        """
+
+        def done(task: LoadTask, error: BaseException | None) -> None:
+            self._future_opened(task, created, error)
+            ended()
 
         def begin() -> None:
             has_log = self._manager.get(*name) is not None
@@ -118,9 +132,7 @@ class PartitionFiles:
                 self._end(name)
                 return
             task = self._manager.create_future(*name, topic_id, path, self._services.wall_ms)
-            self._services.run(
-                Lane.FILES, path, task.run, lambda error: self._future_opened(task, created, error)
-            )
+            self._services.run(Lane.FILES, path, task.run, partial(done, task))
 
         self._ask(name, begin)
 
@@ -147,24 +159,45 @@ class PartitionFiles:
     def replace(self, name: TopicAndPartition, settled: Callable[[], None]) -> None:
         """Let the log of a moved replica be that of its partition, from now on.
 
-        The directory of the other log is removed, durably, before this one gets its name; no work
-        for this name is under way.
+        It is flushed, then the directory of the other log is removed, durably, and then this one
+        gets its name; no work for this name is under way.
         """
         assert name not in self._queues, f"{name=}"
 
         def begin() -> None:
             task = self._manager.replace(*name, self._services.wall_ms)
-            if task is None:
-                self._settle(name, settled)
-                return
+            log, path = self._manager.get(*name), self._manager.log_dir_of(*name)
+            assert log is not None, f"{name=}"
+            assert path is not None, f"{name=}"
+            plan = log.flush_plan()
 
-            def deleted(error: BaseException | None) -> None:
-                self._take_deletion(task, error)
-                self._settle(name, settled)
+            def flushed(error: BaseException | None) -> None:
+                if isinstance(error, ERRORS):
+                    self._failed(path, error)
+                elif error is not None:
+                    raise error
+                if self._manager.get(*name) is not log:  # the other one is left for the next start
+                    self._settle(name, settled)
+                    return
+                self._manager.flushed(name, plan, self._services.wall_ms)
+                self._delete_other(name, task, settled)
 
-            self._services.run(Lane.FILES, task.directory.path, task.run, deleted)
+            self._services.run(Lane.FILES, path, plan.run, flushed)
 
         self._ask(name, begin)
+
+    def _delete_other(
+        self, name: TopicAndPartition, task: DeleteTask | None, settled: Callable[[], None]
+    ) -> None:
+        if task is None:
+            self._settle(name, settled)
+            return
+
+        def deleted(error: BaseException | None) -> None:
+            self._take_deletion(task, error)
+            self._settle(name, settled)
+
+        self._services.run(Lane.FILES, task.directory.path, task.run, deleted)
 
     def _settle(self, name: TopicAndPartition, settled: Callable[[], None]) -> None:
         path = self._manager.log_dir_of(*name)

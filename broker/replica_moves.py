@@ -2,9 +2,11 @@
 
     asked --directory made--> copying --has all--> assigned --the controller has it--> replaced
 
-A copy that has all is told to the controller first (KIP-858); it replaces its log once the image
-names its log directory. One step of a copy is in a lane at a time, and at most as many as there are
-threads for it. A move whose replica goes, or is asked for elsewhere, ends when its step has ended.
+A copy that has all but the last records is told to the controller first (KIP-858); it replaces its
+log once the image names its log directory, and takes those records in the same step of the broker,
+so that a log that is always written is replaced too. One step of a copy is in a lane at a time, and
+at most as many as there are threads for it. A move whose replica goes, or is asked for elsewhere,
+ends when its step has ended.
 
     INV-MV-2  a log is replaced by a copy that has all of it, and whose log directory is assigned
 
@@ -25,7 +27,7 @@ from metadata.features import LEVEL_DIRECTORIES
 from metadata.image import EMPTY, Image
 from metadata.node_configs import NodeConfigs
 from network.sampled_rate import SimpleRate
-from replication.follower.moving import CopyStep, is_ahead, next_step
+from replication.follower.moving import CopyStep, is_ahead, is_last, next_step
 from replication.leader.leadership import Changed
 from replication.partition import Offline, Partition
 from replication.replica_manager import ReplicaManager
@@ -36,6 +38,9 @@ from storage.vfs import parent
 from wire.types import DirectoryId, LeaderEpoch, TopicIdPartition
 
 RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+LAST_BYTES_MAX: Final = 1 << 20
+"""Bytes that the step which replaces a log copies: as many as a Produce may append to it."""
 
 
 class Move:
@@ -187,7 +192,9 @@ class ReplicaMoves:
             started(is_there)
 
         def create() -> None:
-            self._files.create_future(name, key[0], path, created=created)
+            self._files.create_future(
+                name, key[0], path, created=created, ended=lambda: self.advance([key])
+            )
 
         if name in self._after:
             self._after[name].append(create)
@@ -276,15 +283,21 @@ class ReplicaMoves:
         if key in self._moves:
             self.advance([key])
 
-    def advance(self, keys: Iterable[TopicIdPartition]) -> None:
-        """Go on with moves that have something to do, by name."""
+    def advance(self, keys: Iterable[TopicIdPartition], ended: Move | None = None) -> None:
+        """Go on with moves that have something to do, by name.
+
+        Args:
+            keys: of their replicas.
+            ended: one whose step has just ended; of others no records are copied here, so that
+                there is one such copy in a step of the broker.
+        """
         self._retry_ms = None
         moves = [self._moves[key] for key in keys if key in self._moves]
         for move in sorted(moves, key=lambda each: each.name):
             if not move.is_running and not self.is_stopped:
-                self._advance(move)
+                self._advance(move, LAST_BYTES_MAX if move is ended else 0)
 
-    def _advance(self, move: Move) -> None:
+    def _advance(self, move: Move, last_bytes_max: int) -> None:
         partition = move.partition
         if partition.log is None or isinstance(partition.role, Offline) or not self._threads:
             return
@@ -299,10 +312,11 @@ class ReplicaMoves:
             assert path is not None, f"{move.name=}"
             self._listener.failed(path, error)
             return
-        if step is not None:
+        is_near = step is None or is_last(step, partition.log, last_bytes_max)
+        if is_near and self._may_replace(move):
+            self._replace(move, partition.log, step)
+        elif step is not None:
             self._run(move, step)
-        elif move.lag == 0:
-            self._promote(move, partition.log)
 
     def _next_step(self, move: Move, log: UnifiedLog) -> CopyStep | None:
         leader_epoch = move.partition.leader_epoch
@@ -343,7 +357,7 @@ class ReplicaMoves:
                 move.copied_bytes = _size(move.copy)
                 if not self.is_stopped:
                     self._replicas.took(move.key, Changed(low_watermark_raised=True))
-            self.advance(list(self._moves))
+            self.advance(list(self._moves), move)
 
         return done
 
@@ -358,23 +372,33 @@ class ReplicaMoves:
             and registration.directory(node_id) == target
         )
 
-    def _promote(self, move: Move, log: UnifiedLog) -> None:
-        """Replace the log of a replica, or ask the controller to assign its log directory."""
+    def _may_replace(self, move: Move) -> bool:
+        """True if a log may be replaced; else the controller is asked for its log directory."""
         has_directories = self._image.metadata_version >= LEVEL_DIRECTORIES
         if has_directories and not self._is_accepted(move.key, move.name):
             if not move.is_assigned:
                 move.is_assigned = True
                 path = self._manager.futures[move.name].path
                 self._listener.assign(move.key, self._config.directory_ids[path])
-            return
+            return False
+        return not self._files.is_busy(move.name)
+
+    def _replace(self, move: Move, log: UnifiedLog, step: CopyStep | None) -> None:
+        """Replace the log of a replica by its copy, behind the last step of copying."""
         copy = move.copy
+        if step is not None:
+            try:
+                step.copy_records()
+            except ERRORS as error:
+                self._listener.failed(self._manager.futures[move.name].path, error)
+                return
         assert copy.end_offset == log.end_offset, f"INV-MV-2 {copy.end_offset=} {log.end_offset=}"
-        if self._files.is_busy(move.name):
-            return
         del self._moves[move.key]
         if log.last_epoch is not None and log.last_epoch > (copy.last_epoch or -1):
             copy.assign_epoch(log.last_epoch)
         move.partition.replace_log(copy)
+        if step is not None:
+            self._replicas.took(move.key, Changed(low_watermark_raised=True))
         self._listener.replaces(move.name)
         self._files.replace(move.name, lambda: self._listener.replaced(move.key, move.name))
         fields = {

@@ -57,7 +57,13 @@ class CopyStep(msgspec.Struct, frozen=True, kw_only=True):
     flushes: bool = False
 
     def run(self) -> None:
-        """Truncate, append, raise both watermarks; then flush if it is asked for, or by a roll.
+        """Copy; then flush if it is asked for, or by a roll."""
+        self.copy_records()
+        if self.flushes or self.copy.has_rolled:
+            flush(self.copy, self.wall_ms)
+
+    def copy_records(self) -> None:
+        """Truncate, append, raise both watermarks.
 
         Records that cannot follow are left out: the log was truncated meanwhile.
         """
@@ -74,8 +80,6 @@ class CopyStep(msgspec.Struct, frozen=True, kw_only=True):
         for path in copy.delete_old_segments(_KEEPS_ALL, self.wall_ms):
             with suppress(FileNotFoundError):
                 self.vfs.unlink(path)
-        if self.flushes or copy.has_rolled:
-            flush(copy, self.wall_ms)
 
     def _append(self, data: memoryview) -> None:
         copy, fetched = (
@@ -136,6 +140,14 @@ def next_step(
         is_behind = copy.log_start_offset < log.log_start_offset
         return step if step.flushes or is_behind else None
     return msgspec.structs.replace(step, records=records)
+
+
+def is_last(step: CopyStep, log: UnifiedLog, max_bytes: int) -> bool:
+    """True if a step appends to a copy all that it lacks of its log, within a number of bytes."""
+    if step.start_at is not None or step.truncate_to is not None:
+        return False
+    size_bytes = 0 if step.records is None else step.records.size_bytes
+    return size_bytes <= max_bytes and log.log.size_bytes_from(step.copy.end_offset) == size_bytes
 
 
 def flush(copy: UnifiedLog, wall_ms: int) -> None:

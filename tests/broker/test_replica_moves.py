@@ -90,7 +90,7 @@ def test_it_is_written_meanwhile() -> None:
     assert host.partition().log.end_offset > 5
 
 
-def test_it_is_not_replaced_by_a_copy_that_lacks_records() -> None:
+def test_records_that_a_copy_lacks_are_copied_first_when_it_is_assigned() -> None:
     host = begun()
     works = len(host.works)
     host.partition().append_as_leader(produced(1), required_acks=1, wall_ms=1, now_ms=1)
@@ -111,6 +111,20 @@ def test_a_truncation_of_the_replica_reaches_its_copy() -> None:
     [move] = host.local.moves.in_directory("/2")
     assert move.copy.end_offset == 4
     assert move.copy.log.read(0, 1 << 20) == log.log.read(0, 1 << 20)
+
+
+def test_a_copy_to_be_truncated_does_not_replace_its_log() -> None:
+    host = begun()
+    host.partition().log.truncate_to(3, 1)
+    wall_ms = host.clock.wall_ms
+    again = produced(wall_ms)
+    host.partition().append_as_leader(again, required_acks=1, wall_ms=wall_ms, now_ms=1)
+    assign_only(host)
+    assert host.local.log_dir_of(KEY) == "/1"
+    before = contents(host)
+    host.work()
+    assert host.local.log_dir_of(KEY) == "/2"
+    assert contents(host) == before
 
 
 def test_the_log_start_is_that_of_the_replica() -> None:
@@ -192,13 +206,13 @@ def test_a_full_disk_takes_the_new_directory_offline() -> None:
     assert host.local.log_dir_of(KEY) == "/1"
 
 
-def restarted(host: Host) -> Host:
+def restarted(host: Host, vfs: MemoryVfs | None = None) -> Host:
     """A start behind a crash, with the log directory that the controller has assigned."""
     before = host.log.image.partition(*KEY)
     assert before is not None
     log = with_topics("a")
     log.change(directories=before.directories)
-    return Host(log, host.vfs).started()
+    return Host(log, vfs or host.vfs).started()
 
 
 def test_a_start_goes_on_with_a_copy() -> None:
@@ -227,7 +241,7 @@ def test_an_assigned_copy_that_lacks_records_goes_on_at_a_start() -> None:
     assert partition.log.end_offset == 8
 
 
-@pytest.mark.parametrize("works", [0, 1, 2])
+@pytest.mark.parametrize("works", [0, 1, 2, 3])
 def test_a_crash_between_the_swap_and_its_names_loses_nothing(works: int) -> None:
     host = begun()
     host.log.change(directories=(D2,))
@@ -241,80 +255,6 @@ def test_a_crash_between_the_swap_and_its_names_loses_nothing(works: int) -> Non
     assert again.partition().log.end_offset == 6
     assert again.local.log_dir_of(KEY) == "/2"
     assert again.vfs.exists("/2/a-0")
-
-
-# ---- flush.messages ----------------------------------------------------------------------------
-
-
-def append_awaited(host: Host) -> list[bool]:
-    """Append a record, whose answer waits for its flush; what it is told is returned."""
-    host.partition().append_as_leader(produced(1), required_acks=1, wall_ms=1, now_ms=1)
-    told: list[bool] = []
-    host.local.appended(KEY, lambda: told.append)
-    return told
-
-
-def work_until_told(host: Host, told: list[bool]) -> None:
-    while not told:
-        host.work_one()
-    assert host.partition().log.log.flushed_end_offset > 5, "it is told behind the flush"
-
-
-@pytest.mark.parametrize("works", [0, 1])
-def test_an_answer_waits_until_the_new_log_has_its_name_and_is_flushed(works: int) -> None:
-    host = begun(flush_messages="1")
-    host.log.change(directories=(D2,))
-    host.publish()
-    assert host.local.log_dir_of(KEY) == "/2"
-    for _ in range(works):
-        host.work_one()
-    first, second = append_awaited(host), append_awaited(host)
-    assert (first, second) == ([], [])
-    work_until_told(host, first)
-    host.work()
-    assert (first, second) == ([True], [True])
-    host.append(1)
-    assert host.partition().log.log.flushed_end_offset == 8
-
-
-def test_an_answer_that_waits_for_the_log_before_waits_for_its_copy() -> None:
-    host = begun(flush_messages="1")
-    told = append_awaited(host)
-    assert [lane for lane, *_ in host.works] == [Lane.FLUSH, Lane.MOVES]
-    host.work_one(1)
-    assign_only(host)
-    assert host.local.log_dir_of(KEY) == "/2"
-    host.work_one()
-    assert told == [], "the flush was that of the log before"
-    work_until_told(host, told)
-    host.work()
-    assert told == [True]
-
-
-@pytest.mark.parametrize("is_deleted", [False, True])
-def test_an_answer_that_waits_for_a_log_that_goes_is_an_error(is_deleted: bool) -> None:
-    host = begun(flush_messages="1")
-    assign_only(host)
-    told = append_awaited(host)
-    if is_deleted:
-        host.log.remove()
-        host.publish()
-    else:
-        host.local.fail("/2", OSError("broken"))
-    host.work()
-    assert told == [False]
-
-
-def test_a_flush_that_a_roll_asks_for_follows_the_names() -> None:
-    host = begun(internal_segment_bytes="200")
-    assign_only(host)
-    told = append_awaited(host)
-    append_awaited(host)
-    log = host.partition().log
-    assert log.has_rolled
-    host.work()
-    assert (told, log.has_rolled) == ([], False)
-    assert log.log.flushed_end_offset == 7
 
 
 # ---- what other logs have, too -----------------------------------------------------------------
@@ -402,12 +342,13 @@ def test_a_bound_of_the_rate_delays_the_next_step() -> None:
     assert move.copy.end_offset == 6
 
 
-def test_without_directories_in_the_metadata_nothing_is_assigned() -> None:
+@pytest.mark.parametrize("records", [0, 5])
+def test_without_directories_in_the_metadata_nothing_is_assigned(records: int) -> None:
     log: MetadataLog = with_topics("a")
     level = LEVEL_DIRECTORIES - 1
     log.write(FeatureLevelRecord(name="metadata.version", feature_level=level))
     host = Host(log).started()
-    host.append(5)
+    host.append(records)
     moving(host)
     host.work()
     assert host.local.log_dir_of(KEY) == "/2"

@@ -50,7 +50,12 @@ def opened(
 
 
 def produced(
-    *timestamps_ms: int, producer: int = -1, epoch: int = 0, sequence: int = 0, attributes: int = 0
+    *timestamps_ms: int,
+    producer: int = -1,
+    epoch: int = 0,
+    sequence: int = 0,
+    attributes: int = 0,
+    value: bytes = b"v",
 ) -> Any:
     """The batch of a Produce request."""
     header = BatchHeader(
@@ -66,7 +71,7 @@ def produced(
         records_count=len(timestamps_ms),
     )
     records = [
-        RecordView(Offset(number), at, None, b"v") for number, at in enumerate(timestamps_ms)
+        RecordView(Offset(number), at, None, value) for number, at in enumerate(timestamps_ms)
     ]
     return parse_produced(memoryview(bytearray(encode_records(header, records))), 9)
 
