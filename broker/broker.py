@@ -168,6 +168,7 @@ class Broker:
             replicas=self._replicas,
             fetchers=self._fetchers,
         )
+        self._moves = self._local.moves
         self._sessions = FetchSessionCache(config.fetch_session_slots, rng)
         handlers = self._handlers(vfs)
         self.apis = frozenset(handlers)
@@ -230,15 +231,15 @@ class Broker:
         offsets = ListOffsets(partitions, access, self._on_disk_failure)
         local = self._local
         log_dirs = DescribeLogDirs(
-            config, image, access, local.logs_in, local.futures_in, vfs.volume
+            config, image, access, local.logs_in, self._moves.futures_in, vfs.volume
         )
-        moves = AlterReplicaLogDirs(
+        alter_log_dirs = AlterReplicaLogDirs(
             config,
             partitions,
             access,
             local=local,
             choice=local.choice,
-            moves=local.moves,
+            moves=self._moves,
             image=image,
         )
         fetch = Fetch(
@@ -259,7 +260,7 @@ class Broker:
             INIT_PRODUCER_ID: InitProducerId(blocks, access).serve,
             OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpoch(partitions, access).serve,
             DESCRIBE_LOG_DIRS: log_dirs.serve,
-            ALTER_REPLICA_LOG_DIRS: moves.serve,
+            ALTER_REPLICA_LOG_DIRS: alter_log_dirs.serve,
             DESCRIBE_PRODUCERS: DescribeProducers(partitions, access).serve,
         }
 
@@ -353,6 +354,7 @@ class Broker:
             self.config.node_id,
             self._clock,
             log_dir=self._local.log_dir_of(key),
+            future_log=self._moves.view(key),
             fetching=ReplicaFetchView(
                 lag=self._fetchers.lag(key), failure=self._fetchers.failure(key)
             ),

@@ -488,10 +488,6 @@ class LocalReplicas:
         """The open logs in a log directory; None if it is offline, or not read yet."""
         return self.manager.directories[path].logs if path in self.manager.directories else None
 
-    def futures_in(self, path: str) -> list[tuple[TopicAndPartition, int, int]]:
-        """The copies in a log directory: name, bytes, and records that they lack of their log."""
-        return self.moves.futures_in(path)
-
 
 def _registration(image: Image, key: TopicIdPartition) -> PartitionRegistration:
     registration = image.partition(*key)

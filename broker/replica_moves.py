@@ -22,6 +22,7 @@ import msgspec
 from broker.config import RecordsConfig
 from broker.effects import Lane, Log, LogLevel
 from broker.partition_files import PartitionFiles
+from broker.replica_views import FutureLogView
 from broker.services import Disk, Services
 from metadata.features import LEVEL_DIRECTORIES
 from metadata.image import EMPTY, Image
@@ -262,6 +263,19 @@ class ReplicaMoves:
     def futures_in(self, path: str) -> list[tuple[TopicAndPartition, int, int]]:
         """The copies in a log directory: name, bytes, and records that they lack of their log."""
         return [(move.name, move.copied_bytes, move.lag) for move in self.in_directory(path)]
+
+    def view(self, key: TopicIdPartition) -> FutureLogView | None:
+        """View of the copy of a replica that moves."""
+        move, path = self._moves.get(key), self.log_dir_of(key)
+        if move is None or path is None:
+            return None
+        return FutureLogView(
+            log_dir=path,
+            log_end_offset=move.copied_offset,
+            size_bytes=move.copied_bytes,
+            lag=move.lag,
+            is_assigned=move.is_assigned,
+        )
 
     # -- steps ----------------------------------------------------------------------------------
 

@@ -103,6 +103,18 @@ class ReplicaFetchView(msgspec.Struct, frozen=True, kw_only=True):
     """Reason for which it has stopped until the leader epoch changes."""
 
 
+class FutureLogView(msgspec.Struct, frozen=True, kw_only=True):
+    """The copy of a log in the log directory that its replica moves to, behind its last step."""
+
+    log_dir: str
+    log_end_offset: int
+    size_bytes: int
+    lag: int
+    """Number of records up to the end of the log; -1 while that is not open."""
+    is_assigned: bool
+    """True once the controller was told of the log directory."""
+
+
 class LocalReplicaView(msgspec.Struct, frozen=True, kw_only=True):
     """The replica of a partition at this node."""
 
@@ -114,6 +126,8 @@ class LocalReplicaView(msgspec.Struct, frozen=True, kw_only=True):
     partition_epoch: int | None
     log: LogView | None
     """None while it is not open, or when its log directory has failed."""
+    future_log: FutureLogView | None
+    """None unless it moves to another log directory."""
     leadership: LeadershipView | None
     """None unless it leads."""
     fetching: ReplicaFetchView | None
@@ -126,6 +140,7 @@ def replica_view(
     clock: Clock,
     *,
     log_dir: str | None,
+    future_log: FutureLogView | None,
     fetching: ReplicaFetchView,
 ) -> LocalReplicaView:
     """View of a replica.
@@ -135,6 +150,7 @@ def replica_view(
         node_id: of this broker.
         clock: of the broker.
         log_dir: of the log, None if it is offline.
+        future_log: copy of the log, None without one.
         fetching: what its fetcher knows, if it follows.
     """
     role, log = partition.role, partition.log
@@ -153,6 +169,7 @@ def replica_view(
         leader_epoch=_or_none(partition.leader_epoch),
         partition_epoch=_or_none(partition.partition_epoch),
         log=None if log is None else log_view(log, log_dir),
+        future_log=future_log,
         leadership=leadership,
         fetching=fetching if isinstance(role, Following) else None,
     )

@@ -1,6 +1,8 @@
 """A whole broker on a disk in memory, with a driver that runs its work and keeps its effects."""
 
 import random
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from broker.broker import Broker
@@ -20,9 +22,10 @@ from tests.broker.fronts import LISTENER, content
 from tests.broker.metadata_log import D1, MetadataLog
 from wire.messages import codec
 from wire.messages.codec import Entity
-from wire.types import BrokerEpoch, NodeId
+from wire.types import BrokerEpoch, DirectoryId, NodeId
 
 LOG_DIR = "/log"
+NO_DIRS: Mapping[str, DirectoryId] = MappingProxyType({})
 EPOCH = BrokerEpoch(7)
 Kind = TypeVar("Kind", bound=Effect)
 
@@ -43,18 +46,26 @@ class Guard:
 class Driven:
     """A broker whose time stands still between steps."""
 
-    def __init__(self, node_id: int = 1, vfs: MemoryVfs | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        node_id: int = 1,
+        vfs: MemoryVfs | None = None,
+        more_dirs: Mapping[str, DirectoryId] = NO_DIRS,
+        **settings: Any,
+    ) -> None:
         self.now_ms = 1_000
         self.read_ns: list[int] = []
         """Times at which the clock of handlers is read next; 0 without any."""
         self.vfs = MemoryVfs() if vfs is None else vfs
-        self.vfs.make_directory(LOG_DIR)
+        self.directory_ids = {LOG_DIR: D1, **more_dirs}
+        for path in self.directory_ids:
+            self.vfs.make_directory(path)
         self.guard = Guard()
         self.metadata = MetadataLog()
         config = RecordsConfig(
             node_id=NodeId(node_id),
-            log_dirs=(LOG_DIR,),
-            directory_ids={LOG_DIR: D1},
+            log_dirs=tuple(self.directory_ids),
+            directory_ids=self.directory_ids,
             inter_broker_listener=LISTENER,
             **settings,
         )
@@ -92,7 +103,7 @@ class Driven:
 
     def start(self) -> None:
         """Register, and publish what is in the metadata so far."""
-        self.metadata.register(directories=(D1,))
+        self.metadata.register(directories=tuple(self.directory_ids.values()))
         self.publish()
 
     def connect(self, connection_id: int = 1) -> None:

@@ -7,15 +7,18 @@ import pytest
 from broker import broker, replica_views
 from broker.events import ConnectionOpened, StopRequested
 from broker.records_counts import DelayedCount, LogSize, SessionCount, log_sizes
-from broker.replica_views import FollowerView, ReplicaFetchView, SegmentView
+from broker.replica_views import FollowerView, FutureLogView, ReplicaFetchView, SegmentView
+from metadata.features import METADATA_VERSION_MAX
+from metadata.records import FeatureLevelRecord
 from simulator.cluster.memory_vfs import MemoryVfs
 from tests.broker.brokers import LOG_DIR, Driven
 from tests.broker.fronts import LISTENER
-from tests.broker.metadata_log import A, B
+from tests.broker.metadata_log import D2, A, B
 from tests.broker.test_broker import append, list_offsets
 from tests.broker.test_replication import BATCH_BYTES, Pair, fetch, produce
 from tests.storage.test_unified_log import NOW, opened, produced
-from wire.api_keys import FETCH, LIST_OFFSETS, PRODUCE
+from wire.api_keys import ALTER_REPLICA_LOG_DIRS, FETCH, LIST_OFFSETS, PRODUCE
+from wire.messages import codec
 from wire.types import TopicId
 
 KEY = (A, 0)
@@ -50,6 +53,42 @@ def test_a_leader_with_its_followers() -> None:
         last_fetch_ms=1_001_000,
         last_caught_up_ms=1_001_000,
     )
+
+
+def test_a_replica_that_moves_to_another_log_directory() -> None:
+    driven = Driven(more_dirs={"/log2": D2})
+    newest = FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION_MAX)
+    driven.metadata.write(newest)
+    driven.metadata.topic("a")
+    driven.start()
+    append(driven)
+    view = driven.broker.replica(KEY)
+    assert view is not None
+    assert view.future_log is None
+    driven.connect()
+    new = codec.newest(ALTER_REPLICA_LOG_DIRS, "request")
+    row = new.AlterReplicaLogDirTopic(name="a", partitions=(0,))
+    moved = new.AlterReplicaLogDir(path="/log2", topics=(row,))
+    driven.request(ALTER_REPLICA_LOG_DIRS, 2, new.AlterReplicaLogDirsRequest(dirs=(moved,)))
+    view = driven.broker.replica(KEY)
+    assert view is not None
+    assert view.log is not None
+    assert view.log.log_dir == LOG_DIR
+    assert view.future_log == FutureLogView(
+        log_dir="/log2",
+        log_end_offset=view.log.log_end_offset,
+        size_bytes=view.log.size_bytes,
+        lag=0,
+        is_assigned=True,
+    )
+    assert view.log.log_end_offset > 0
+    append(driven)
+    driven.metadata.change(directories=(D2,))
+    driven.publish()
+    view = driven.broker.replica(KEY)
+    assert view is not None
+    assert view.log is not None
+    assert (view.log.log_dir, view.future_log) == ("/log2", None)
 
 
 def test_a_follower_that_lags_and_one_that_has_not_fetched() -> None:

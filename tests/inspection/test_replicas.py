@@ -48,6 +48,7 @@ async def test_a_partition_with_the_replica_at_its_leader(serving: tuple[Site, B
     replica = answer["replica"]
     assert (replica["role"], replica["leader_id"]) == ("leader", site.node_id)
     log = replica["log"]
+    assert replica["future_log"] is None
     assert (log["log_start_offset"], log["log_end_offset"], log["high_watermark"]) == (0, 2, 0)
     assert [segment["largest_timestamp_ms"] for segment in log["segments"]] == [2]
     assert [each["producer_id"] for each in log["producers"]] == [9]
