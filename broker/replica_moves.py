@@ -43,6 +43,8 @@ RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 LAST_BYTES_MAX: Final = 1 << 20
 """Bytes that the step which replaces a log copies: as many as a Produce may append to it."""
 
+Generation = tuple[UnifiedLog, int, LeaderEpoch]
+
 
 class Move:
     """One replica on its way to another log directory."""
@@ -61,8 +63,10 @@ class Move:
         self.is_ended = False
         self.is_assigned = False
         """True once the controller was told of the log directory."""
-        self.generation: tuple[UnifiedLog, int, LeaderEpoch] | None = None
+        self.generation: Generation | None = None
         """Log, truncations of it, and leader epoch when it was reconciled last."""
+        self.is_stuck = False
+        """True while that is the same behind a step that could not copy the next batch."""
 
     @property
     def lag(self) -> int:
@@ -326,7 +330,7 @@ class ReplicaMoves:
             assert path is not None, f"{move.name=}"
             self._listener.failed(path, error)
             return
-        is_near = step is None or is_last(step, partition.log, last_bytes_max)
+        is_near = move.lag == 0 if step is None else is_last(step, partition.log, last_bytes_max)
         if is_near and self._may_replace(move):
             self._replace(move, partition.log, step)
         elif step is not None:
@@ -334,7 +338,10 @@ class ReplicaMoves:
 
     def _next_step(self, move: Move, log: UnifiedLog) -> CopyStep | None:
         leader_epoch = move.partition.leader_epoch
-        before, move.generation = move.generation, (log, log.log.generation, leader_epoch)
+        before, move.generation = move.generation, _generation(log, leader_epoch)
+        if move.is_stuck and move.generation == before:
+            return None
+        move.is_stuck = False
         return next_step(
             self._vfs,
             log,
@@ -350,10 +357,12 @@ class ReplicaMoves:
         move.is_running = True
         if step.records is not None:
             self._rate.record(step.records.size_bytes, self._services.now_ms)
-        done = self._done(move, thread)
+        done = self._done(move, thread, step)
         self._services.run(Lane.MOVES, thread, step.run, done)
 
-    def _done(self, move: Move, thread: str) -> Callable[[BaseException | None], None]:
+    def _done(
+        self, move: Move, thread: str, step: CopyStep
+    ) -> Callable[[BaseException | None], None]:
         def done(error: BaseException | None) -> None:
             self._threads.append(thread)
             move.is_running = False
@@ -366,14 +375,22 @@ class ReplicaMoves:
             elif error is not None:
                 raise error
             else:
-                self._manager.futures[move.name].note_future(move.name)
-                move.copied_offset = move.copy.end_offset
-                move.copied_bytes = _size(move.copy)
+                self._copied(move, step)
                 if not self.is_stopped:
                     self._replicas.took(move.key, Changed(low_watermark_raised=True))
             self.advance(list(self._moves), move)
 
         return done
+
+    def _copied(self, move: Move, step: CopyStep) -> None:
+        self._manager.futures[move.name].note_future(move.name)
+        before, move.copied_offset = move.copied_offset, move.copy.end_offset
+        move.copied_bytes = _size(move.copy)
+        is_same = move.generation == _generation(move.partition.log, move.partition.leader_epoch)
+        if is_same and step.records is not None and move.copied_offset == before:
+            move.is_stuck = True
+            fields = {"log": f"{move.name[0]}-{move.name[1]}", "offset": before}
+            self._services.emit(Log(LogLevel.ERROR, "log_not_copied", fields))
 
     def _is_accepted(self, key: TopicIdPartition, name: TopicAndPartition) -> bool:
         """True if the image assigns the log directory of a copy to its replica."""
@@ -406,6 +423,10 @@ class ReplicaMoves:
             except ERRORS as error:
                 self._listener.failed(self._manager.futures[move.name].path, error)
                 return
+            if copy.end_offset < log.end_offset:  # a damaged batch, which stays behind
+                self._copied(move, step)
+                self.advance([move.key])
+                return
         assert copy.end_offset == log.end_offset, f"INV-MV-2 {copy.end_offset=} {log.end_offset=}"
         del self._moves[move.key]
         if log.last_epoch is not None and log.last_epoch > (copy.last_epoch or -1):
@@ -420,6 +441,10 @@ class ReplicaMoves:
             "path": self._manager.log_dir_of(*move.name),
         }
         self._services.emit(Log(LogLevel.INFO, "log_moved", fields))
+
+
+def _generation(log: UnifiedLog | None, leader_epoch: LeaderEpoch) -> Generation | None:
+    return None if log is None else (log, log.log.generation, leader_epoch)
 
 
 def _lag(log: UnifiedLog | None, end_offset: int) -> int:

@@ -10,6 +10,7 @@ from replication.leader.leadership import Changed
 from tests.broker.metadata_log import D2
 from tests.broker.record_hosts import Host
 from tests.broker.test_replica_moves import KEY, assign_only, begun, contents, restarted
+from tests.storage.test_legacy_logs import SEGMENT
 from tests.storage.test_unified_log import produced
 
 # ---- flush.messages ----------------------------------------------------------------------------
@@ -157,6 +158,52 @@ def test_a_disk_that_fails_at_the_last_records_goes_offline() -> None:
     assert host.local.failed_log_dirs == {"/2"}
     assert host.local.log_dir_of(KEY) == "/1"
     assert host.local.moves.of(KEY) is None
+
+
+def test_a_damaged_batch_is_not_copied_and_told_once() -> None:
+    host = begun()
+    host.append(1)
+    append_awaited(host)
+    append_awaited(host)
+    path = f"/1/a-0/{SEGMENT}"
+    host.vfs.damage(path, host.vfs.size(path) - 2, b"x")
+    host.work()
+    [move] = host.local.moves.in_directory("/2")
+    assert (move.copy.end_offset, move.lag) == (7, 1)
+    told = [{"log": "a-0", "offset": 7}]
+    assert host.logged("log_not_copied") == told
+    host.append(1)
+    assert (host.works, host.logged("log_not_copied")) == ([], told)
+    host.partition().log.truncate_to(7, 1)
+    host.append(2)
+    assign_only(host)
+    assert host.local.log_dir_of(KEY) == "/2", "without it"
+    assert host.partition().log.end_offset == 9
+
+
+@pytest.mark.parametrize("sound", [0, 1])
+def test_a_damaged_batch_is_not_copied_by_the_step_that_replaces_a_log(sound: int) -> None:
+    host = begun()
+    append_awaited(host)
+    assign_only(host)
+    for _ in range(sound + 1):
+        append_awaited(host)
+    path = f"/1/a-0/{SEGMENT}"
+    host.vfs.damage(path, host.vfs.size(path) - 2, b"x")
+    host.work()
+    assert host.local.log_dir_of(KEY) == "/1"
+    assert host.logged("log_not_copied") == [{"log": "a-0", "offset": 6 + sound}]
+
+
+def test_a_step_that_a_truncation_overtakes_is_no_damage() -> None:
+    host = begun()
+    append_awaited(host)
+    host.partition().log.truncate_to(5, 1)
+    host.work()
+    [move] = host.local.moves.in_directory("/2")
+    assert (move.copy.end_offset, host.logged("log_not_copied")) == (5, [])
+    host.append(1)
+    assert move.copy.end_offset == 6
 
 
 def test_a_disk_that_fails_at_the_flush_of_the_new_log_leaves_the_one_before() -> None:
