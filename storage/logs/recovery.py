@@ -8,7 +8,7 @@ from storage.segments.segment_indexes import SegmentIndexes
 from storage.vfs import VfsFile
 from wire.batches.batch import HEADER_BYTES, BatchFrame, iterate_frames
 from wire.batches.log_batches import NO_EPOCH, is_sound, iterate_log_frames, parse_log_header
-from wire.batches.old_messages import HOP_BYTES, is_old_message, old_message_bytes
+from wire.batches.old_messages import HOP_BYTES, is_old_message, old_bytes_at
 from wire.errors import CorruptBatchError
 from wire.primitives import Buffer
 
@@ -158,7 +158,7 @@ def scan_segment(
 
 
 def _is_old_message(file: VfsFile, position: int, size_bytes: int) -> bool:
-    size = old_message_bytes(file.pread(HOP_BYTES, position))
+    size = old_bytes_at(file.pread(HOP_BYTES, position))
     if size is None or size > size_bytes - position:
         return False
     return is_old_message(file.pread(size, position))

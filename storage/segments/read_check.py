@@ -10,7 +10,7 @@ from typing import Final
 import crc32c
 
 from wire.batches.batch import CRC_START, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, why_no_batch
-from wire.batches.old_messages import HOP_BYTES, is_old_format, is_old_message, old_message_bytes
+from wire.batches.old_messages import is_old_format, is_old_message, old_bytes_at
 
 _unpack_begin: Final = struct.Struct(">qiibIhi").unpack_from  # base offset to last offset delta
 _checksum: Final = crc32c.crc32c
@@ -61,7 +61,5 @@ def first_damage(
 def _sound_old_bytes(view: memoryview, position: int) -> int:
     """Bytes of the message of magic 0 or 1 at the position; 0 if there is none with a valid CRC."""
     assert 0 <= position < len(view), f"{position=} {len(view)=}"
-    start = view[position : position + HOP_BYTES]
-    size = old_message_bytes(start) if len(start) == HOP_BYTES else None
-    entry = view[position : position + (size or 0)]
-    return len(entry) if size and len(entry) == size and is_old_message(entry) else 0
+    size = old_bytes_at(view, position) or 0
+    return size if is_old_message(view[position : position + size]) else 0

@@ -262,7 +262,7 @@ def test_a_message_of_magic_1_has_room_for_its_time() -> None:
             assert next(iterate_log_frames(content[:size])).size_bytes == size
             continue
         for read in (parse_log_header, lambda content: next(iterate_log_frames(content))):
-            with pytest.raises(CorruptBatchError, match="cannot be 33 bytes long"):
+            with pytest.raises(CorruptBatchError, match="cannot be 21 bytes long"):
                 read(content)
 
 

@@ -80,9 +80,10 @@ def test_every_reader_of_batches_names_the_format(folder: str, magic: int, found
 @pytest.mark.parametrize(
     ("length", "magic", "words"),
     [
-        (LENGTH_MIN, 0, "old message format"),
-        (LENGTH_MIN, 1, "old message format"),
-        (LENGTH_MIN - 1, 0, "cannot be 13 bytes long"),
+        (LENGTH_MIN[0], 0, "old message format"),
+        (LENGTH_MIN[0] - 1, 0, "cannot be 13 bytes long"),
+        (LENGTH_MIN[1], 1, "old message format"),
+        (LENGTH_MIN[1] - 1, 1, "cannot be 21 bytes long"),
         (0, 0, "cannot be 0 bytes long"),
         (-1, 1, "cannot be -1 bytes long"),
         (48, 2, "cannot be 48 bytes long"),

@@ -141,6 +141,11 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
     position: int
 
     @property
+    def end_position(self) -> int:
+        """Position in the buffer behind it."""
+        return self.position + len(self.buffer)
+
+    @property
     def crc_is_valid(self) -> bool:
         """True if the checksum in the header is that of the bytes."""
         return bool(crc32c.crc32c(self.buffer[CRC_START:]) == self.header.crc)

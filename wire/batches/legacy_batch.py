@@ -16,18 +16,15 @@ import msgspec
 
 from wire.batches.batch import Batch, iterate_batches
 from wire.batches.compression import Codec, decompress
+from wire.batches.log_batches import iterate_formats
 from wire.batches.lz4_header import with_standard_checksum
-from wire.batches.old_messages import HOP_BYTES, old_message_bytes
+from wire.batches.old_messages import CODEC_MASK, KEY_POSITION, old_bytes_at, old_fields
 from wire.errors import CorruptBatchError
 from wire.primitives import Buffer
 from wire.types import Offset
 
-NO_TIMESTAMP_MS: Final = -1
-_CODEC_MASK: Final = 0x07
 _LOG_APPEND_TIME_BIT: Final = 0x08
 _CHECKED_START: Final = 16
-_START: Final = struct.Struct(">qiIbb")  # offset, length, CRC, magic, attributes
-_TIMESTAMP: Final = struct.Struct(">q")
 _LENGTH: Final = struct.Struct(">i")
 _CODECS: Final = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
 """By the compression bits; zstd came with magic 2."""
@@ -77,7 +74,7 @@ class LegacyBatch(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         Raises:
             CorruptBatchError: the bits name no codec of this format.
         """
-        bits = self.attributes & _CODEC_MASK
+        bits = self.attributes & CODEC_MASK
         if bits >= len(_CODECS):
             raise CorruptBatchError(
                 f"message at offset {self.last_offset}: codec {bits} is unknown"
@@ -145,69 +142,35 @@ def iterate_any(buffer: Buffer) -> Iterator[Batch | LegacyBatch]:
     Raises:
         CorruptBatchError: a length or magic is impossible.
     """
-    view, position = memoryview(buffer), 0
-    while True:
-        try:
-            for batch in iterate_batches(view, position):
-                position += batch.header.size_bytes
-                yield batch
-        except CorruptBatchError:
-            if not _is_old(view, position):
-                raise
-        else:
-            return
-        while _is_old(view, position):
-            entry = _entry(view, position)
-            if entry is None:
-                return
-            position += entry.size_bytes
-            yield entry
-
-
-def _is_old(view: memoryview, position: int) -> bool:
-    start = view[position : position + HOP_BYTES]
-    return len(start) == HOP_BYTES and old_message_bytes(start) is not None
+    return iterate_formats(buffer, iterate_batches, _entry)
 
 
 def _entries(section: bytes) -> Iterator[LegacyBatch]:
     """The messages inside a wrapper, which has to hold whole ones."""
     view, position = memoryview(section), 0
     while position < len(view):
-        start = view[position : position + HOP_BYTES]
-        is_one = len(start) == HOP_BYTES and old_message_bytes(start) is not None
-        entry = _entry(view, position) if is_one else None
-        if entry is None:
+        size_bytes = old_bytes_at(view, position)
+        if size_bytes is None or position + size_bytes > len(view):
             raise CorruptBatchError(f"no whole message at position {position} of a wrapper")
-        yield entry
-        position += entry.size_bytes
+        yield _entry(view[position : position + size_bytes], position)
+        position += size_bytes
 
 
-def _entry(view: memoryview, position: int) -> LegacyBatch | None:
-    """The entry at a position where a message can start; None if it is cut."""
-    size_bytes = old_message_bytes(view[position : position + HOP_BYTES])
-    assert size_bytes is not None, f"{position=}"
-    if position + size_bytes > len(view):
-        return None
-    offset, _, crc, magic, attributes = _START.unpack_from(view, position)
-    timestamp_ms = NO_TIMESTAMP_MS
-    if magic > 0:
-        if size_bytes < _START.size + _TIMESTAMP.size + 2 * _LENGTH.size:
-            raise CorruptBatchError(f"message at offset {offset} cannot be {size_bytes} bytes long")
-        (timestamp_ms,) = _TIMESTAMP.unpack_from(view, position + _START.size)
+def _entry(content: memoryview, position: int) -> LegacyBatch:
+    offset, _, crc, magic, attributes, timestamp_ms = old_fields(content)
     return LegacyBatch(
         last_offset=Offset(offset),
         magic=magic,
         crc=crc,
         attributes=attributes,
         timestamp_ms=timestamp_ms,
-        buffer=view[position : position + size_bytes],
+        buffer=content,
         position=position,
     )
 
 
 def _key_and_value(entry: LegacyBatch) -> tuple[bytes | None, bytes | None]:
-    position = _START.size + (_TIMESTAMP.size if entry.magic > 0 else 0)
-    key, position = _nullable(entry, position)
+    key, position = _nullable(entry, KEY_POSITION[entry.magic])
     value, position = _nullable(entry, position)
     if position != entry.size_bytes:
         left = entry.size_bytes - position

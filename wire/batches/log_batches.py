@@ -5,9 +5,8 @@ producer. Its base offset is given as its last one, since that of a wrapper is k
 decompression. apache/kafka: clients/.../common/record/AbstractLegacyRecordBatch.java
 """
 
-import struct
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol, TypeVar
 
 import crc32c
 
@@ -20,26 +19,44 @@ from wire.batches.batch import (
     iterate_frames,
     parse_batch_header,
 )
-from wire.batches.old_messages import HOP_BYTES, is_old_message, old_message_bytes
+from wire.batches.old_messages import (
+    CODEC_MASK,
+    KEY_POSITION,
+    is_old_message,
+    old_bytes_at,
+    old_fields,
+)
 from wire.errors import CorruptBatchError
 from wire.primitives import Buffer
 from wire.types import LeaderEpoch, Offset
 
 NO_EPOCH: Final = LeaderEpoch(-1)
-NO_TIMESTAMP_MS: Final = -1
-OLD_HEADER_BYTES: Final = 26
-"""Bytes up to and with the timestamp of magic 1."""
 _MAGIC_POSITION: Final = 16
-_START: Final = struct.Struct(">qiIbb")  # offset, length, CRC, magic, attributes
-_TIMESTAMP: Final = struct.Struct(">q")
-_CODEC_MASK: Final = 0x07
-_SIZE_MIN: Final = (26, 34)
-"""Bytes of a message with null key and null value, by its magic."""
-assert _START.size + _TIMESTAMP.size == OLD_HEADER_BYTES
 
 
-def iterate_log_frames(buffer: Buffer) -> Iterator[BatchFrame]:
-    """The frames of the whole batches of a log; stops silently at one that is cut.
+class Positioned(Protocol):
+    """A batch of magic 2 in a buffer."""
+
+    @property
+    def end_position(self) -> int:
+        """Position in the buffer behind it."""
+
+
+New = TypeVar("New", bound=Positioned)
+Old = TypeVar("Old")
+
+
+def iterate_formats(
+    buffer: Buffer,
+    new: Callable[[memoryview, int], Iterator[New]],
+    old: Callable[[memoryview, int], Old],
+) -> Iterator[New | Old]:
+    """The whole batches of a log of several formats; stops silently at one that is cut.
+
+    Args:
+        buffer: what is read.
+        new: iterates over the batches of magic 2 from a position on, `iterate_frames` for example.
+        old: makes a value of the bytes of an entry of magic 0 or 1, and of their position.
 
     Raises:
         CorruptBatchError: a length or magic is impossible.
@@ -47,24 +64,25 @@ def iterate_log_frames(buffer: Buffer) -> Iterator[BatchFrame]:
     view, position = memoryview(buffer), 0
     while True:
         try:
-            for frame in iterate_frames(view, position):
-                position = frame.end_position
-                yield frame
+            for batch in new(view, position):
+                yield batch
+                position = batch.end_position
         except CorruptBatchError:
-            if not _is_old(view, position):
+            if old_bytes_at(view, position) is None:
                 raise
         else:
             return
-        while _is_old(view, position):
-            if len(view) - position < OLD_HEADER_BYTES:
-                return
-            header = _old_header(view, position)
-            end = position + header.size_bytes
+        while (size_bytes := old_bytes_at(view, position)) is not None:
+            end = position + size_bytes
             if end > len(view):
                 return
-            offset, timestamp_ms = header.base_offset, header.max_timestamp_ms
-            yield BatchFrame(position, end, offset, offset, NO_EPOCH, header.crc, timestamp_ms)
+            yield old(view[position:end], position)
             position = end
+
+
+def iterate_log_frames(buffer: Buffer) -> Iterator[BatchFrame]:
+    """The frames of the whole batches of a log; as `iterate_formats`."""
+    return iterate_formats(buffer, iterate_frames, _old_frame)
 
 
 def parse_log_header(buffer: Buffer, position: int = 0) -> BatchHeader:
@@ -73,11 +91,13 @@ def parse_log_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     Raises:
         CorruptBatchError: too few bytes are left, or length or magic are impossible.
     """
-    if len(buffer) - position >= HOP_BYTES and buffer[position + _MAGIC_POSITION] < MAGIC:
-        view = memoryview(buffer)
-        if _is_old(view, position):
-            return _old_header(view, position)
-    return parse_batch_header(buffer, position)
+    left = len(buffer) - position
+    is_old = left > _MAGIC_POSITION and buffer[position + _MAGIC_POSITION] < MAGIC
+    if not is_old or old_bytes_at(buffer, position) is None:
+        return parse_batch_header(buffer, position)
+    if left < KEY_POSITION[-1]:
+        raise CorruptBatchError(f"message header at position {position} is cut")
+    return _old_header(buffer, position)
 
 
 def is_sound(view: memoryview, frame: BatchFrame) -> bool:
@@ -88,25 +108,15 @@ def is_sound(view: memoryview, frame: BatchFrame) -> bool:
     return bool(crc32c.crc32c(content[CRC_START:]) == frame.crc)
 
 
-def _is_old(view: memoryview, position: int) -> bool:
-    start = view[position : position + HOP_BYTES]
-    return len(start) == HOP_BYTES and old_message_bytes(start) is not None
+def _old_frame(content: memoryview, position: int) -> BatchFrame:
+    offset, _, crc, _, _, timestamp_ms = old_fields(content)
+    end = position + len(content)
+    return BatchFrame(position, end, offset, offset, NO_EPOCH, crc, timestamp_ms)
 
 
-def _old_header(view: memoryview, position: int) -> BatchHeader:
-    """The header at a position where a message of magic 0 or 1 can start."""
-    size_bytes = old_message_bytes(view[position : position + HOP_BYTES])
-    magic = view[position + _MAGIC_POSITION]
-    assert size_bytes is not None, f"{position=}"
-    if size_bytes < _SIZE_MIN[magic]:
-        raise CorruptBatchError(f"message at position {position} cannot be {size_bytes} bytes long")
-    if len(view) - position < OLD_HEADER_BYTES:
-        raise CorruptBatchError(f"message header at position {position} is cut")
-    offset, length, crc, _, attributes = _START.unpack_from(view, position)
-    timestamp_ms, kept = NO_TIMESTAMP_MS, _CODEC_MASK
-    if magic > 0:
-        (timestamp_ms,) = _TIMESTAMP.unpack_from(view, position + _START.size)
-        kept |= LOG_APPEND_TIME_BIT
+def _old_header(buffer: Buffer, position: int) -> BatchHeader:
+    offset, length, crc, magic, attributes, timestamp_ms = old_fields(buffer, position)
+    kept = CODEC_MASK | LOG_APPEND_TIME_BIT if magic > 0 else CODEC_MASK
     return BatchHeader(
         base_offset=Offset(offset),
         batch_length=length,

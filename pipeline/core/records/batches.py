@@ -16,13 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.core.records.old_messages import (
-    hop_old,
-    is_old_at,
-    is_old_sound,
-    old_bytes_at,
-    old_headers,
-)
+from pipeline.core.records.old_messages import hop_old, is_old_sound, old_headers
 from wire.batches.batch import (
     CRC_START,
     HEADER_BYTES,
@@ -33,6 +27,7 @@ from wire.batches.batch import (
     why_no_batch,
 )
 from wire.batches.batch import BatchHeader as _BatchHeader
+from wire.batches.old_messages import old_bytes_at
 
 Int64Array = npt.NDArray[np.int64]
 WINDOW_BYTES: Final = 8 << 20
@@ -228,7 +223,7 @@ def scan(
     position = start
     while position < end:
         buffer, origin = window.at(position)
-        is_old = reads_old_formats and is_old_at(buffer, position - origin)
+        is_old = reads_old_formats and old_bytes_at(buffer, position - origin) is not None
         hop = hop_old if is_old else _hop
         positions, stop, reason = hop(buffer, position - origin, end - origin)
         if not positions and reason == "cut" and _grow(window, position):
@@ -243,7 +238,7 @@ def scan(
         position = origin + stop
         if reason == "cut" and (positions or bad is not None):
             reason = ""  # the next window starts with it
-        if reason == "old_magic" and reads_old_formats and is_old_at(buffer, stop):
+        if reason == "old_magic" and reads_old_formats and old_bytes_at(buffer, stop) is not None:
             reason = ""
         if reason:
             fault, position = _fault_at(window, position, reason, end, is_last=is_last)
@@ -424,10 +419,8 @@ def _is_sound(window: Window, position: int) -> bool:
 def _is_old_sound(window: Window, position: int) -> bool:
     """Return True if a message of magic 0 or 1 with a valid checksum starts there."""
     buffer, origin = window.at(position)
-    if not is_old_at(buffer, position - origin):
-        return False
     size = old_bytes_at(buffer, position - origin)
-    if size > RESYNC_LENGTH_MAX or position + size > window.size:
+    if size is None or size > RESYNC_LENGTH_MAX or position + size > window.size:
         return False
     buffer, origin = window.at(position, size)
     at = position - origin

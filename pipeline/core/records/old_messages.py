@@ -4,9 +4,7 @@ A reader of columns takes them as batches of magic 2: each entry, a message or a
 has a header with its true base offset and count, and its records are encoded again.
 """
 
-import struct
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 import numpy as np
@@ -14,41 +12,20 @@ import numpy as np
 from pipeline.core.records.varints import Int64Array
 from wire.batches.batch import (
     HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
     BatchHeader,
     RecordView,
     encode_records,
 )
 from wire.batches.legacy_batch import LegacyBatch, iterate_any
 from wire.batches.log_batches import parse_log_header
-from wire.batches.old_messages import HOP_BYTES, is_old_format, is_old_message
+from wire.batches.old_messages import CODEC_MASK, is_old_message, old_bytes_at
 from wire.errors import CorruptBatchError
-
-CODEC_MASK: Final = 0x07
-_HOP: Final = struct.Struct(">i4xb")  # length, then magic, from byte 8 of a message
-_MAGIC_1_LENGTH_MIN: Final = 22
-
-
-def is_old_at(buffer: bytes, position: int) -> bool:
-    """True if a message of magic 0 or 1 can start at the position."""
-    if position + HOP_BYTES > len(buffer):
-        return False
-    length, magic = _HOP.unpack_from(buffer, position + LOG_OVERHEAD_BYTES - 4)
-    return is_old_format(length, magic) and (magic == 0 or length >= _MAGIC_1_LENGTH_MIN)
-
-
-def old_bytes_at(buffer: bytes, position: int) -> int:
-    """Size of the message that can start at the position."""
-    assert is_old_at(buffer, position), f"{position=}"
-    length, _ = _HOP.unpack_from(buffer, position + LOG_OVERHEAD_BYTES - 4)
-    return LOG_OVERHEAD_BYTES + int(length)
 
 
 def hop_old(buffer: bytes, position: int, end: int) -> tuple[list[int], int, str]:
     """Starts of whole messages, position of the stop, reason (cut: end of the buffer; "": done)."""
     positions: list[int] = []
-    while position < end and is_old_at(buffer, position):
-        size = old_bytes_at(buffer, position)
+    while position < end and (size := old_bytes_at(buffer, position)) is not None:
         if position + size > len(buffer):
             return positions, position, "cut"
         positions.append(position)
@@ -58,7 +35,7 @@ def hop_old(buffer: bytes, position: int, end: int) -> tuple[list[int], int, str
 
 def is_old_sound(buffer: bytes, position: int) -> bool:
     """True if a whole message with a valid checksum is at the position."""
-    return is_old_message(memoryview(buffer)[position : position + old_bytes_at(buffer, position)])
+    return is_old_message(_whole(buffer, position))
 
 
 def old_headers(buffer: bytes, positions: Sequence[int]) -> list[BatchHeader]:
@@ -115,7 +92,12 @@ def old_sections(buffer: bytes, positions: Sequence[int]) -> tuple[bytes, Int64A
 
 
 def _entry(buffer: bytes, position: int) -> LegacyBatch:
-    content = memoryview(buffer)[position : position + old_bytes_at(buffer, position)]
-    (entry,) = iterate_any(content)
+    (entry,) = iterate_any(_whole(buffer, position))
     assert isinstance(entry, LegacyBatch), f"{position=}"
     return entry
+
+
+def _whole(buffer: bytes, position: int) -> memoryview:
+    size = old_bytes_at(buffer, position)
+    assert size is not None, f"{position=}"
+    return memoryview(buffer)[position : position + size]
