@@ -20,6 +20,7 @@ from storage.errors import OutOfSpaceError
 from storage.logs.flush_plan import FlushPlan
 from storage.logs.log_directory import LogDirectory
 from storage.logs.log_manager import ERRORS, DueFile, LogManager, remove
+from storage.logs.unified_log import UnifiedLog
 from storage.vfs import Vfs
 
 SEGMENTS_PER_STEP: Final = 50
@@ -75,8 +76,8 @@ class Upkeep:
         """Logs whose producers the running check has not seen."""
         self._recording: set[tuple[str, str]] = set()
         """Files of offsets that are being written, by kind and log directory."""
-        self._awaited: dict[TopicAndPartition, list[Flushed]] = {}
-        """Those who wait for flushes that are handed out."""
+        self._awaited: dict[UnifiedLog, list[Flushed]] = {}
+        """Those who wait for flushes that are handed out: a log that is replaced has none."""
         self._held: dict[TopicAndPartition, list[Flushed]] = {}
         """Those who wait for a flush of a log whose directory has another name still."""
 
@@ -157,7 +158,9 @@ class Upkeep:
 
     def hold(self, name: TopicAndPartition) -> None:
         """Leave the flushes of a log that its copy replaces: they prove nothing of the copy."""
-        self._held[name] = self._awaited.pop(name, [])
+        log = self._manager.get(*name)
+        assert log is not None, f"{name=}"
+        self._held[name] = self._awaited.pop(log, [])
 
     def settled(self, name: TopicAndPartition) -> None:
         """Flush a log that replaced another, as it was asked for since; its directory has its name.
@@ -179,20 +182,21 @@ class Upkeep:
 
     def _flush(self, name: TopicAndPartition, plan: FlushPlan, awaited: list[Flushed]) -> None:
         log, path = self._manager.get(*name), self._manager.log_dir_of(*name)
+        assert log is not None, f"{name=}"
         assert path is not None, f"{name=}"
         if awaited:
-            self._awaited[name] = self._awaited.get(name, []) + awaited
+            self._awaited[log] = self._awaited.get(log, []) + awaited
 
         def done(error: BaseException | None) -> None:
             is_open = self._manager.get(*name) is log  # not deleted, offline or closed meanwhile
             is_durable = is_open and self._flush_ended(name, plan, error)
-            left = self._awaited.get(name, [])
+            left = self._awaited.get(log, [])
             for flushed in awaited:
                 if flushed in left:  # else the log was replaced meanwhile
                     left.remove(flushed)
                     flushed(is_durable)
             if not left:
-                self._awaited.pop(name, None)
+                self._awaited.pop(log, None)
 
         self._services.run(Lane.FLUSH, path, plan.run, done)
 

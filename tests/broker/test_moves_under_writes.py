@@ -62,6 +62,23 @@ def test_an_answer_that_waits_for_the_log_before_waits_for_its_copy() -> None:
     assert told == [True]
 
 
+def test_a_flush_of_the_log_before_that_ends_late_answers_nobody() -> None:
+    host = begun(flush_messages="1")
+    told = append_awaited(host)
+    late, move = host.works
+    host.works[:] = [move]
+    host.work_one()
+    assign_only(host)
+    while Lane.FLUSH not in [lane for lane, *_ in host.works]:
+        host.work_one()
+    assert host.local.manager.is_settling(("a", 0)) is False
+    host.works.insert(0, late)
+    host.work_one()
+    assert told == [], "the copy is not flushed"
+    host.work()
+    assert told == [True]
+
+
 @pytest.mark.parametrize("is_deleted", [False, True])
 def test_an_answer_that_waits_for_a_log_that_goes_is_an_error(is_deleted: bool) -> None:
     host = begun(flush_messages="1")
