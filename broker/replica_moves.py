@@ -175,8 +175,8 @@ class ReplicaMoves:
         self.advance(list(self._moves))
 
     def host(self, key: TopicIdPartition, name: TopicAndPartition, partition: Partition) -> None:
-        """Go on with the move of a replica whose log is open, if its copy is there."""
-        copy = self._manager.future(*name)
+        """Go on with the move of a replica whose log is open, if its copy is there to stay."""
+        copy = None if name in self._after else self._manager.future(*name)
         if copy is not None and key not in self._moves and partition.log is not None:
             self._begin(Move(key, name, partition, copy))
 
@@ -191,10 +191,12 @@ class ReplicaMoves:
         """Copy a replica to another log directory; `started` is told whether that is made."""
 
         def created(copy: UnifiedLog | None) -> None:
-            is_there = copy is not None and partition.log is not None
-            if copy is not None and partition.log is not None:
+            is_wanted = self._replicas.hosted(key) is partition and partition.log is not None
+            if copy is not None and is_wanted:
                 self._begin(Move(key, name, partition, copy))
-            started(is_there)
+            elif copy is not None and not self.is_stopped:
+                self._files.delete_future(name)
+            started(copy is not None and is_wanted)
 
         def create() -> None:
             self._files.create_future(
@@ -294,6 +296,7 @@ class ReplicaMoves:
 
     def tick(self) -> None:
         """Go on with throttled moves."""
+        self._retry_ms = None
         self.advance(list(self._moves))
 
     def appended(self, key: TopicIdPartition) -> None:
@@ -309,7 +312,6 @@ class ReplicaMoves:
             ended: one whose step has just ended; of others no records are copied here, so that
                 there is one such copy in a step of the broker.
         """
-        self._retry_ms = None
         moves = [self._moves[key] for key in keys if key in self._moves]
         for move in sorted(moves, key=lambda each: each.name):
             if not move.is_running and not self.is_stopped:
@@ -321,7 +323,8 @@ class ReplicaMoves:
             return
         now_ms = self._services.now_ms
         if self._bound < inf and self._rate.per_second(now_ms) > self._bound:
-            self._retry_ms = now_ms + self._config.replica_fetch.backoff_ms
+            if self._retry_ms is None:
+                self._retry_ms = now_ms + self._config.replica_fetch.backoff_ms
             return
         try:
             step = self._next_step(move, partition.log)

@@ -42,6 +42,9 @@ class Replicas:
         del self.partitions[key]
         self.calls.append(("drop", key))
 
+    def hosted(self, key: Any) -> Any:
+        return self.partitions.get(key)
+
     def took(self, key: Any, changed: Any) -> None:
         assert key in self.partitions
         self.calls.append(("took", key, changed))

@@ -11,7 +11,7 @@ from metadata.records import FeatureLevelRecord
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.errors import OutOfSpaceError
 from storage.log_dir.partition_metadata import write_partition_metadata
-from tests.broker.metadata_log import D2, A, MetadataLog
+from tests.broker.metadata_log import D1, D2, A, B, MetadataLog
 from tests.broker.record_hosts import Host, with_topics
 from tests.storage.golden import put
 from tests.storage.test_legacy_logs import MIXED, SEGMENT
@@ -170,6 +170,53 @@ def test_a_step_in_flight_ends_before_the_copy_goes() -> None:
     assert again == [True]
     [move] = host.local.moves.in_directory("/2")
     assert move.copy.end_offset == 5
+
+
+@pytest.mark.parametrize("is_recreated", [False, True])
+def test_a_copy_that_is_left_while_a_step_runs_is_not_gone_on_with(is_recreated: bool) -> None:
+    host = Host(with_topics("a")).started()
+    host.append(5)
+    moving(host)
+    host.work_one()
+    [step] = host.works
+    host.works.clear()
+    if is_recreated:
+        host.log.remove()
+        host.publish()
+        host.log.topic("a", B)
+        host.publish()
+    else:
+        host.local.end_move(KEY)
+        host.log.change(directories=(D1,))
+        host.publish()
+    host.work()
+    assert host.local.moves.of((B, 0) if is_recreated else KEY) is None
+    host.works.append(step)
+    host.work()
+    assert host.local.manager.futures == {}
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_copy_that_is_made_when_its_replica_has_gone_is_deleted(is_deleted: bool) -> None:
+    host = Host(with_topics("a")).started()
+    started = moving(host)
+    if is_deleted:
+        host.log.remove()
+        host.publish()
+    else:
+        host.local.fail("/1", OSError("broken"))
+    host.work()
+    assert started == [False]
+    assert host.local.moves.of(KEY) is None
+    assert host.local.manager.futures == {}
+
+
+def test_a_copy_that_is_made_while_the_broker_stops_is_for_its_next_start() -> None:
+    host = Host(with_topics("a")).started()
+    started = moving(host)
+    host.stop()
+    assert started == [False]
+    assert restarted(host).local.moves.of(KEY) is not None
 
 
 def test_a_deleted_topic_takes_its_copy_with_it() -> None:
@@ -340,6 +387,39 @@ def test_a_bound_of_the_rate_delays_the_next_step() -> None:
     log.broker_config(RATE, None)
     host.update()
     assert move.copy.end_offset == 6
+
+
+def throttled(bytes_per_second: int) -> Host:
+    """A copy of 5 records that lacks one, which the rate does not allow now."""
+    log = with_topics("a", partitions=2)
+    log.broker_config(RATE, str(bytes_per_second))
+    host = Host(log).started()
+    host.append(5)
+    moving(host)
+    host.work()
+    host.append(1)
+    return host
+
+
+def test_an_append_does_not_put_off_the_next_step() -> None:
+    host = throttled(1)
+    due_ms = host.local.moves.next_ms()
+    host._set(host.clock.now_ms + 500)
+    host.append(1)
+    assert host.local.moves.next_ms() == due_ms == host.clock.now_ms + 500
+
+
+def test_a_move_that_has_all_does_not_end_the_delay_of_another() -> None:
+    host = throttled(100)
+    host._set(host.clock.now_ms + 10_000)
+    host.local.moves.start((A, 1), ("a", 1), host.partition(1), "/2", lambda _: None)
+    host.work()
+    assert host.local.moves.is_due
+    host.local.moves.tick()
+    assert [lane for lane, *_ in host.works] == [Lane.MOVES]
+    host.work_one()
+    [(_, _, lag), _] = host.local.moves.futures_in("/2")
+    assert lag == 0
 
 
 @pytest.mark.parametrize("records", [0, 5])
