@@ -6,7 +6,9 @@ Interface:
   served; its driver owns sockets, threads and the port to the kernel.
 - `config.RecordsConfig`: its settings.
 - `events`, `effects`: the exchange with the driver, and through it with the kernel of the node.
-- `call.Call`: one request, for a handler to answer now or later, once.
+- `clients.call.Call`: one request, for a handler to answer now or later, once.
 
+Rooms: `clients` (connections, calls, quotas), `apis` (handlers), `replicas` (logs and partitions of
+this broker, as images say).
 Not in it: sockets and threads (node/), the rules of partitions (replication/), files (storage/).
 """

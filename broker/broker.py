@@ -22,7 +22,9 @@ from broker.apis.produce import Produce
 from broker.apis.producer_ids import InitProducerId
 from broker.apis.producers import DescribeProducers
 from broker.awaited import Asks, Work
-from broker.client_quotas import ClientQuotas
+from broker.clients.client_quotas import ClientQuotas
+from broker.clients.front import Front, Handler, used_interval_ms
+from broker.clients.request_metrics import RequestMetrics
 from broker.config import RecordsConfig
 from broker.effects import Effect
 from broker.events import (
@@ -44,9 +46,7 @@ from broker.events import (
     TimeAdvanced,
     WorkDone,
 )
-from broker.front import Front, Handler, used_interval_ms
 from broker.leader_links import LeaderLinks
-from broker.local_replicas import LocalReplicas
 from broker.producer_id_blocks import ProducerIdBlocks
 from broker.records_counts import (
     LOGS_MAX,
@@ -56,8 +56,8 @@ from broker.records_counts import (
     log_sizes,
     quota_rates,
 )
-from broker.replica_views import LocalReplicaView, ReplicaFetchView, replica_view
-from broker.request_metrics import RequestMetrics
+from broker.replicas.local_replicas import LocalReplicas
+from broker.replicas.replica_views import LocalReplicaView, ReplicaFetchView, replica_view
 from broker.services import Disk, Services
 from metadata.image import EMPTY, Image
 from metadata.image import Broker as BrokerRegistration

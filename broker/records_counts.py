@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-from broker.client_quotas import ClientQuotas, ClientRate
-from broker.request_metrics import KindCounts
+from broker.clients.client_quotas import ClientQuotas, ClientRate
+from broker.clients.request_metrics import KindCounts
 from replication.counters import Counters
 from replication.throttle import ReplicationQuotas
 from storage.checkpoints.recovery_points import TopicAndPartition

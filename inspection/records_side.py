@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from broker.records_counts import RecordsCounts
-from broker.replica_views import LocalReplicaView
+from broker.replicas.replica_views import LocalReplicaView
 from wire.types import TopicIdPartition
 
 

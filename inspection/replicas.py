@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Final, TypeVar
 
 from broker.records_counts import DelayedCount
-from broker.replica_views import LocalReplicaView
+from broker.replicas.replica_views import LocalReplicaView
 from inspection.problem import Problem
 from inspection.records_side import RecordsStalledError
 from inspection.resources import Service, Values, worked

@@ -9,8 +9,8 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from broker.clients.request_metrics import FETCH_FOLLOWER, KindCounts, RequestTimes
 from broker.records_counts import RecordsCounts
-from broker.request_metrics import FETCH_FOLLOWER, KindCounts, RequestTimes
 from inspection.recorder import NS_PER_MS, quantiles
 from inspection.timings import QUANTILES
 from wire.api_keys import FETCH

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from broker.records_counts import RecordsCounts
-from broker.replica_views import LocalReplicaView
+from broker.replicas.replica_views import LocalReplicaView
 from inspection.elections import Elections
 from inspection.quorum_views import (
     ElectionView,

@@ -1,7 +1,8 @@
-"""Handlers of the requests about records: a class each, whose `serve` takes a `broker.call.Call`.
+"""Handlers of requests about records: a class each, whose `serve` takes a `clients.call.Call`.
 
 A handler answers its call now or later, once. What it is built with are functions and machines of
 the broker; the codes of a partition are those that `replication` gives.
 
-Not in it: Produce and Fetch sessions' rules (replication/), the order of answers (`broker.front`).
+Not in it: Produce and Fetch sessions' rules (replication/), the order of answers
+(`broker.clients.front`).
 """

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from broker.apis.access import Access
 from broker.apis.named_partitions import NamedPartitions
-from broker.call import Call
+from broker.clients.call import Call
 from broker.config import RecordsConfig
-from broker.local_replicas import LocalReplicas
-from broker.log_dir_choice import LogDirChoice
-from broker.replica_moves import ReplicaMoves
+from broker.replicas.local_replicas import LocalReplicas
+from broker.replicas.log_dir_choice import LogDirChoice
+from broker.replicas.replica_moves import ReplicaMoves
 from metadata.image import Image
 from quorum_controller.bodies import NO_TIME
 from quorum_controller.security.authorization import Operation

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.apis.access import Access
 from broker.apis.named_partitions import NamedPartitions
-from broker.call import Call
+from broker.clients.call import Call
 from broker_publisher.partition_view import INTERNAL_TOPICS
 from quorum_controller.bodies import NO_TIME
 from quorum_controller.security.authorization import Operation

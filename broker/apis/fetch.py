@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from broker.apis.access import Access
 from broker.apis.current_leaders import CurrentLeaders
 from broker.apis.named_partitions import key_of, name_of
-from broker.call import Call
+from broker.clients.call import Call
+from broker.clients.request_metrics import kind_of_fetch
 from broker.effects import Part
-from broker.request_metrics import kind_of_fetch
 from metadata.image import Image
 from network.clock import Clock
 from quorum_controller.security.authorization import Operation

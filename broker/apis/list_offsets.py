@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.apis.access import Access
 from broker.apis.named_partitions import NamedPartitions, known_epoch
-from broker.call import Call
+from broker.clients.call import Call
 from quorum_controller.bodies import NO_TIME
 from quorum_controller.security.authorization import Operation
 from replication.reading import EARLIEST, EARLIEST_LOCAL, LATEST, MAX_TIMESTAMP

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from broker.apis.access import Access
-from broker.call import Call
+from broker.clients.call import Call
 from broker.config import RecordsConfig
 from broker_publisher.log_dirs import LocalReplica, cordoned_log_dirs, described_log_dirs
 from metadata.image import Image

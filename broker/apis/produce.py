@@ -15,7 +15,7 @@ import msgspec
 from broker.apis.access import Access
 from broker.apis.current_leaders import CurrentLeaders
 from broker.apis.named_partitions import key_of, name_of
-from broker.call import Call
+from broker.clients.call import Call
 from broker_publisher.partition_view import INTERNAL_TOPICS
 from metadata.image import Image
 from quorum_controller.security.authorization import Operation, ResourceType

@@ -11,7 +11,7 @@ core/.../coordinator/transaction/TransactionCoordinator.scala (handleInitProduce
 from typing import TYPE_CHECKING, Final
 
 from broker.apis.access import Access
-from broker.call import Call
+from broker.clients.call import Call
 from broker.producer_id_blocks import ProducerIdBlocks
 from quorum_controller.bodies import NO_TIME
 from quorum_controller.security.authorization import Operation, ResourceType

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker.apis.access import Access
 from broker.apis.named_partitions import NamedPartitions
-from broker.call import Call
+from broker.clients.call import Call
 from metadata.topic_names import illegal_topic_name
 from quorum_controller.bodies import NO_TIME
 from quorum_controller.security.authorization import Operation

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from broker.topic_settings import NO_EFFECT
+from broker.replicas.topic_settings import NO_EFFECT
 from metadata.config_schema import topic_configs
 
 LONG_MAX: Final = 2**63 - 1
@@ -63,4 +63,4 @@ TOPIC_DEFAULT_KEYS: Final = frozenset(
     if name not in NO_EFFECT
     for synonym in definition.synonyms
 )
-"""Keys that hold for topics without a config of their own (`broker/topic_settings.py`)."""
+"""Keys that hold for topics without a config of their own (`broker/replicas/topic_settings.py`)."""

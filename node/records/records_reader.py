@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from broker.records_counts import RecordsCounts
-from broker.replica_views import LocalReplicaView
+from broker.replicas.replica_views import LocalReplicaView
 from inspection.records_side import RecordsStalledError
 from wire.types import TopicIdPartition
 

@@ -20,11 +20,11 @@ from simulator.campaign.draw import (
 )
 from simulator.campaign.early_stop import ReachedError, stop_at
 from simulator.campaign.recording import Recording
-from simulator.checks.convergence import converge
-from simulator.checks.histories import Refuted, count_definite
-from simulator.checks.liveness import come_to_rest
-from simulator.checks.log_mirror import segment_paths
-from simulator.checks.progress import endure
+from simulator.checks.liveness.convergence import converge
+from simulator.checks.liveness.liveness import come_to_rest
+from simulator.checks.liveness.progress import endure
+from simulator.checks.operations.histories import Refuted, count_definite
+from simulator.checks.raft.log_mirror import segment_paths
 from simulator.checks.violation import Violation
 from simulator.cluster.members import machine_ids
 from simulator.cluster.node_states import NodeState, states_of

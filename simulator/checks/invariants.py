@@ -13,23 +13,23 @@ from metadata.image import Image
 from raft.core import RaftCore
 from raft.roles import Candidate, Follower, Leader, Resigned, Role, Unattached
 from simulator.campaign.probes import Probes
-from simulator.checks.application import LoaderWatch
-from simulator.checks.controllers import ControllerChecks
-from simulator.checks.image_equality import image_difference
-from simulator.checks.ledger import Ledger
-from simulator.checks.log_mirror import (
+from simulator.checks.metadata.application import LoaderWatch
+from simulator.checks.metadata.controllers import ControllerChecks
+from simulator.checks.metadata.image_equality import image_difference
+from simulator.checks.metadata.ledger import Ledger
+from simulator.checks.metadata.publications import PublicationWatch
+from simulator.checks.metadata.snapshots import SnapshotChecks
+from simulator.checks.node_past import Past, Shown
+from simulator.checks.raft.log_mirror import (
     Entry,
     LogMirror,
     damaged_batch,
     written_end,
 )
-from simulator.checks.node_past import Past, Shown
-from simulator.checks.publications import PublicationWatch
-from simulator.checks.replication import ReplicationChecks
-from simulator.checks.roles import probe_role
-from simulator.checks.snapshots import SnapshotChecks
+from simulator.checks.raft.replication import ReplicationChecks
+from simulator.checks.raft.roles import probe_role
+from simulator.checks.raft.votes import VoteChecks
 from simulator.checks.violation import Violation
-from simulator.checks.votes import VoteChecks
 from simulator.cluster.machine import Machine
 
 

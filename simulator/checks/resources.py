@@ -15,7 +15,7 @@ from kernel.config import QuorumConfig
 from kernel.kernel import Kernel
 from quorum_controller.controller import Controller
 from raft.roles import Leader
-from simulator.checks.log_mirror import Entry, LogMirror
+from simulator.checks.raft.log_mirror import Entry, LogMirror
 from simulator.cluster.machine import Machine
 from storage.segments.segment import RECENT_MAX
 

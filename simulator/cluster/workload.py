@@ -2,7 +2,7 @@
 
 Each client creates, deletes, configures or looks up topics through one node after the other. Every
 operation enters a history with its outcome; without an answer in time it is indeterminate. What a
-refusal proves is decided in simulator/checks/histories.py.
+refusal proves is decided in simulator/checks/operations/histories.py.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from simulator.campaign.draw import Settings
-from simulator.checks.proofs import Proofs
+from simulator.checks.operations.proofs import Proofs
 from simulator.cluster.client_choices import NAMES, Choices, topic_name
 from simulator.cluster.client_end import ClientEnd
 from simulator.cluster.members import FIRST_CLIENT_HOST

@@ -12,17 +12,17 @@ from raft.roles import Role
 from simulator.campaign.draw import Settings
 from simulator.campaign.probes import Probes
 from simulator.campaign.recording import Recording
-from simulator.checks.clients import ClientChecks
-from simulator.checks.core_tap import CoreTap
-from simulator.checks.decoded_batches import DecodedBatches
-from simulator.checks.histories import Refuted
 from simulator.checks.invariants import Invariants
-from simulator.checks.log_mirror import segment_paths
-from simulator.checks.proofs import Proofs
+from simulator.checks.liveness.shutdown import why_still_there
+from simulator.checks.metadata.decoded_batches import DecodedBatches
+from simulator.checks.operations.clients import ClientChecks
+from simulator.checks.operations.histories import Refuted
+from simulator.checks.operations.proofs import Proofs
+from simulator.checks.raft.core_tap import CoreTap
+from simulator.checks.raft.log_mirror import segment_paths
+from simulator.checks.raft.voters import VoterChecks
 from simulator.checks.resources import ResourceChecks
-from simulator.checks.shutdown import why_still_there
 from simulator.checks.violation import Violation
-from simulator.checks.voters import VoterChecks
 from simulator.cluster.client_choices import Choices, mix_of
 from simulator.cluster.event_loop import EventLoop
 from simulator.cluster.hand_over import HandOver

@@ -23,7 +23,7 @@ import crc32c
 import msgspec
 
 from simulator.campaign.probes import Probes
-from simulator.checks.log_mirror import (
+from simulator.checks.raft.log_mirror import (
     FOLDER,
     QUORUM_STATE,
     LogMirror,

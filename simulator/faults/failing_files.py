@@ -2,7 +2,7 @@
 
 import errno
 
-from simulator.checks.log_mirror import FOLDER
+from simulator.checks.raft.log_mirror import FOLDER
 from simulator.cluster.memory_vfs import SEGMENT_SUFFIX
 
 

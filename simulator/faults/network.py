@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from simulator.checks.leadership import epoch_of, has_newer_epoch, leads
+from simulator.checks.raft.leadership import epoch_of, has_newer_epoch, leads
 from simulator.cluster.machine import Machine
 from simulator.cluster.network import Pipe
 from simulator.faults.decision import Decision

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from broker.front import Front
+from broker.clients.front import Front
 from replication import reading
 from replication.leader import delayed, isr
 from replication.leader.fetch_session import SessionPartition

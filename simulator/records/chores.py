@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from metadata.image import Image
 from replication.leader.leadership import Leadership
-from simulator.checks.records import RecordChecks
+from simulator.checks.partitions.records import RecordChecks
 from simulator.cluster.machine import Machine
 from simulator.cluster.memory_vfs import MemoryVfs
 from simulator.faults.decision import Decision

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import msgspec
 
-from simulator.checks.records import RecordChecks
+from simulator.checks.partitions.records import RecordChecks
 from simulator.cluster.network import Network, Pipe
 from simulator.cluster.scheduler import Scheduler
 from simulator.records.client_link import Answered, ClientLink

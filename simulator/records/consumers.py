@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from simulator.checks.record_logs import whole_batches
+from simulator.checks.partitions.record_logs import whole_batches
 from simulator.checks.violation import Violation
 from simulator.cluster.machine import WALL_MS
 from simulator.records import requests

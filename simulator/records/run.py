@@ -7,7 +7,7 @@ from simulator.campaign.draw import RECORDS_STANDARD, Options, Until
 from simulator.campaign.early_stop import ReachedError, stop_at
 from simulator.campaign.recording import Recording
 from simulator.campaign.run import CPU_SECONDS_MAX, Outcome, final_digest, prepare
-from simulator.checks.liveness import why_not_at_rest
+from simulator.checks.liveness.liveness import why_not_at_rest
 from simulator.checks.violation import Violation
 from simulator.cluster.node_states import states_of
 from simulator.cluster.scheduler import EndlessStepError, StuckError, returning_within

@@ -16,7 +16,7 @@ from kernel import events
 from kernel.config import NodeConfig
 from simulator.campaign.draw import Settings
 from simulator.campaign.recording import Recording
-from simulator.checks.records import LOOKED_AT_EVERY_US, RecordChecks
+from simulator.checks.partitions.records import LOOKED_AT_EVERY_US, RecordChecks
 from simulator.cluster.machine import Machine
 from simulator.cluster.streams import Streams
 from simulator.cluster.world import Traced, World

@@ -16,7 +16,7 @@ from broker.config import RecordsConfig, UpkeepConfig
 from broker.effects import Effect
 from broker.events import Event
 from simulator.campaign.draw import Options, Settings, draw_settings
-from simulator.checks.record_logs import StoredBatch, stored_batches
+from simulator.checks.partitions.record_logs import StoredBatch, stored_batches
 from simulator.checks.violation import Violation
 from simulator.cluster.machine import DATA, Machine
 from simulator.cluster.network import Direction, Pipe
@@ -107,8 +107,8 @@ class ScenarioMachine(RecordsMachine):
 class ScenarioWorld(RecordsWorld):
     """A cluster that does nothing by itself but what brokers do; lines say what changes.
 
-    The invariants of records (simulator/checks/records.py) are checked as in every run: the first
-    one that breaks is a line, and they rest from then on.
+    The invariants of records (simulator/checks/partitions/records.py) are checked as in every run:
+    the first one that breaks is a line, and they rest from then on.
 
     Args:
         broker_count: ids are 101, 102 and so on.

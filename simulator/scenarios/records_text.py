@@ -12,7 +12,7 @@ import msgspec
 from replication.leader.isr import CommittedPartitionState, PartitionState, committed_isr
 from replication.leader.leadership import Leadership
 from replication.partition import Following, Partition
-from simulator.checks.record_logs import StoredBatch, whole_batches
+from simulator.checks.partitions.record_logs import StoredBatch, whole_batches
 from simulator.cluster.network import Pipe
 from wire.api_keys import FETCH
 from wire.batches.batch import iterate_batches

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
-from broker.call import Call
-from broker.client_quotas import ClientQuotas
+from broker.clients.call import Call
+from broker.clients.client_quotas import ClientQuotas
+from broker.clients.front import Front
+from broker.clients.request_metrics import RequestMetrics
 from broker.effects import Effect, SendParts, SendToKernel, SetReading
-from broker.front import Front
-from broker.request_metrics import RequestMetrics
 from network.clock import Clock, Now
 from network.sampled_rate import QuotaWindow
 from simulator.cluster.memory_vfs import MemoryVfs

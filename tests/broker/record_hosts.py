@@ -8,7 +8,7 @@ from typing import Any
 from broker.awaited import Asks, Work
 from broker.config import RecordsConfig, UpkeepConfig
 from broker.effects import Ask, Lane, Log, LogLevel, RunWork
-from broker.local_replicas import LocalReplicas
+from broker.replicas.local_replicas import LocalReplicas
 from broker.services import Disk, Services
 from metadata.features import METADATA_VERSION_MAX
 from metadata.records import FeatureLevelRecord

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from broker.clients.front import USED_INTERVAL_MS, used_interval_ms
 from broker.effects import (
     Ask,
     CloseAtKernel,
@@ -38,7 +39,6 @@ from broker.events import (
     StopRequested,
     TimeAdvanced,
 )
-from broker.front import USED_INTERVAL_MS, used_interval_ms
 from metadata.records import RegisterBrokerRecord, RegisteredEndpoint
 from replication.reading import LATEST
 from tests.broker.brokers import EPOCH, LOG_DIR, Driven, response

@@ -2,8 +2,10 @@
 
 import pytest
 
-from broker.call import Call
-from broker.client_quotas import ClientQuotas
+from broker.clients.call import Call
+from broker.clients.client_quotas import ClientQuotas
+from broker.clients.front import CALLS_MAX, Front
+from broker.clients.request_metrics import RequestMetrics
 from broker.effects import (
     CloseAtKernel,
     CloseConnection,
@@ -13,8 +15,6 @@ from broker.effects import (
     SendParts,
     SetReading,
 )
-from broker.front import CALLS_MAX, Front
-from broker.request_metrics import RequestMetrics
 from network.clock import Clock, Now
 from network.sampled_rate import QuotaWindow
 from simulator.cluster.memory_vfs import MemoryVfs

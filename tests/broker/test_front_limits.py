@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.call import Call
+from broker.clients.call import Call
+from broker.clients.front import CALLS_MAX, SMALL_BYTES_MAX
 from broker.effects import UsedAtKernel
-from broker.front import CALLS_MAX, SMALL_BYTES_MAX
 from network.clock import Now
 from tests.broker.fronts import (
     QUEUED_BYTES_MAX,

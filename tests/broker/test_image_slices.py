@@ -1,7 +1,7 @@
 """Images of many partitions are applied in slices, counted in steps, and later ones behind them."""
 
 from broker.effects import Ready
-from broker.image_queue import SLICE_COST_MAX, Change, ImageQueue
+from broker.replicas.image_queue import SLICE_COST_MAX, Change, ImageQueue
 from metadata.delta import MetadataDelta
 from metadata.image import EMPTY, Image
 from replication.leader.leadership import Leadership

@@ -6,7 +6,7 @@ import pytest
 
 from broker.config import UpkeepConfig
 from broker.effects import DirectoryFailed, Lane, Ready, Stopped
-from broker.log_closing import CLOSERS
+from broker.replicas.log_closing import CLOSERS
 from replication.leader.leadership import Changed
 from replication.partition import Offline
 from tests.broker.metadata_log import D1, D2, A, B

@@ -5,11 +5,11 @@ import errno
 import pytest
 
 from broker.effects import Lane
-from broker.replica_moves import LAST_BYTES_MAX
+from broker.replicas.replica_moves import LAST_BYTES_MAX
 from replication.leader.leadership import Changed
 from tests.broker.metadata_log import D2
 from tests.broker.record_hosts import Host
-from tests.broker.test_replica_moves import KEY, assign_only, begun, contents, restarted
+from tests.broker.replicas.test_replica_moves import KEY, assign_only, begun, contents, restarted
 from tests.storage.test_legacy_logs import SEGMENT
 from tests.storage.test_unified_log import produced
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker.clients.front import CALLS_MAX
 from broker.effects import (
     Ask,
     ConnectPeer,
@@ -29,7 +30,6 @@ from broker.events import (
     PeerConnected,
     TimeAdvanced,
 )
-from broker.front import CALLS_MAX
 from metadata.records import RegisterBrokerRecord, RegisteredEndpoint, UnfenceBrokerRecord
 from replication.replica_manager import WAIT_MS_MAX
 from tests.broker.brokers import Driven, response

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from broker import broker, replica_views
+from broker import broker
 from broker.events import ConnectionOpened, StopRequested
 from broker.records_counts import DelayedCount, LogSize, SessionCount, log_sizes
-from broker.replica_views import FollowerView, FutureLogView, ReplicaFetchView, SegmentView
+from broker.replicas import replica_views
+from broker.replicas.replica_views import FollowerView, FutureLogView, ReplicaFetchView, SegmentView
 from metadata.features import METADATA_VERSION_MAX
 from metadata.records import FeatureLevelRecord
 from simulator.cluster.memory_vfs import MemoryVfs

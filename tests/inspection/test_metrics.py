@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from broker.client_quotas import ClientRate
+from broker.clients.client_quotas import ClientRate
+from broker.clients.request_metrics import FETCH_FOLLOWER, KindCounts, RequestTimes
 from broker.records_counts import DelayedCount, LogSize, QuotaRates, RecordsCounts, SessionCount
-from broker.request_metrics import FETCH_FOLLOWER, KindCounts, RequestTimes
 from inspection.metrics import ACTIVE, NodeMetrics, camel_case
 from inspection.recorder import Recorder
 from inspection.running_node import RunningNode

@@ -6,14 +6,14 @@ import pytest
 
 from simulator.campaign.draw import Options
 from simulator.campaign.run import prepare, run_seed
-from simulator.checks.histories import (
+from simulator.checks.operations.histories import (
     count_definite,
     judge,
     judge_run,
     operations_of,
     register_of,
 )
-from simulator.checks.proofs import Proofs
+from simulator.checks.operations.proofs import Proofs
 from simulator.cluster.client_choices import (
     REGISTER,
     Choices,

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from kernel import events
 from simulator.campaign.draw import Options, draw_settings
-from simulator.checks.log_mirror import FOLDER, QUORUM_STATE
+from simulator.checks.raft.log_mirror import FOLDER, QUORUM_STATE
 from simulator.checks.violation import Violation
 from simulator.cluster.streams import Streams
 from simulator.cluster.world import World

@@ -10,9 +10,9 @@ from kio.serial import entity_reader
 from broker.apis.access import Access
 from broker.apis.fetch import Fetch
 from broker.apis.produce import Produce
-from broker.call import Call
-from broker.client_quotas import ClientQuotas
-from broker.throttling import Throttle
+from broker.clients.call import Call
+from broker.clients.client_quotas import ClientQuotas
+from broker.clients.throttling import Throttle
 from metadata.image import Acl, Broker, Topic
 from metadata.records import RegisteredEndpoint
 from network.sampled_rate import QuotaWindow

@@ -10,7 +10,7 @@ from immutables import Map
 
 from broker.apis.access import Access
 from broker.apis.named_partitions import NamedPartitions
-from broker.call import Call
+from broker.clients.call import Call
 from metadata.image import Acl
 from quorum_controller.security.authorization import (
     Caller,

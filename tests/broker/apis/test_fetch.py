@@ -5,7 +5,7 @@ from collections import Counter
 import msgspec
 import pytest
 
-from broker.request_metrics import FETCH_FOLLOWER
+from broker.clients.request_metrics import FETCH_FOLLOWER
 from quorum_controller.security.authorization import (
     CLUSTER_NAME,
     AccessRules,

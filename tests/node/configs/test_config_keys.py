@@ -18,7 +18,7 @@ import msgspec
 import pytest
 from immutables import Map
 
-from broker.topic_settings import TopicSettingsOf
+from broker.replicas.topic_settings import TopicSettingsOf
 from kernel.lifecycle.cordoned_directories import cordoned_directories
 from kernel.serving.auto_topics import INTERNAL, creatable_topic
 from metadata.config_schema import ConfigDefinition, ConfigType, broker_configs

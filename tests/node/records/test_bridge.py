@@ -13,9 +13,9 @@ import uvloop
 
 from broker import effects as records
 from broker import events as records_events
-from broker.client_quotas import ClientQuotas
-from broker.front import Front
-from broker.request_metrics import RequestMetrics
+from broker.clients.client_quotas import ClientQuotas
+from broker.clients.front import Front
+from broker.clients.request_metrics import RequestMetrics
 from inspection.recorder import Recorder
 from kernel import effects as kernel
 from kernel import events as kernel_events

@@ -7,7 +7,7 @@ import pytest
 import uvloop
 
 from broker.events import TimeAdvanced
-from broker.replica_views import LocalReplicaView
+from broker.replicas.replica_views import LocalReplicaView
 from inspection.records_side import RecordsStalledError
 from node.records.records_reader import WAITING_MAX, RecordsReader
 from tests.broker.brokers import Driven

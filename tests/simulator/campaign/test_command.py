@@ -22,7 +22,7 @@ from simulator.campaign.draw import NEWEST_DRAWS, SHORT, Options, Until
 from simulator.campaign.report import LiveLine, summary
 from simulator.campaign.run import run_seed
 from simulator.campaign.schedule import Schedule, read_schedule, write_schedule
-from simulator.checks import histories
+from simulator.checks.operations import histories
 from simulator.cluster.node_states import state_text, states_of
 from simulator.mutants.catalogue import MUTANTS
 from tests.simulator.worlds import follower, leader, quiet_world

@@ -17,17 +17,21 @@ from metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from simulator.checks.clients import ClientChecks
-from simulator.checks.committed_writes import CommittedWrites
-from simulator.checks.convergence import Convergence, converge, why_logs_differ
-from simulator.checks.liveness import (
+from simulator.checks.liveness.convergence import Convergence, converge, why_logs_differ
+from simulator.checks.liveness.liveness import (
     bound_elections,
     epochs_of_lost_connections,
     highest_epoch,
     why_not_at_rest,
 )
-from simulator.checks.partition_index import PartitionIndexCheck, why_index_is_wrong
-from simulator.checks.publications import COMPARED_EVERY, PublicationWatch, why_delta_is_wrong
+from simulator.checks.metadata.partition_index import PartitionIndexCheck, why_index_is_wrong
+from simulator.checks.metadata.publications import (
+    COMPARED_EVERY,
+    PublicationWatch,
+    why_delta_is_wrong,
+)
+from simulator.checks.operations.clients import ClientChecks
+from simulator.checks.operations.committed_writes import CommittedWrites
 from simulator.checks.violation import Violation
 from simulator.cluster.requests import CONFIG, TOPIC_RESOURCE, Operation
 from simulator.mutants.hunt import mutant_of

@@ -3,7 +3,7 @@
 import pytest
 
 from kernel.effects import Exit
-from simulator.checks.shutdown import BROKER_MS_MAX, SLACK_MS, VOTER_MS_MAX
+from simulator.checks.liveness.shutdown import BROKER_MS_MAX, SLACK_MS, VOTER_MS_MAX
 from simulator.checks.violation import Violation
 from tests.simulator.worlds import follower, observer, quiet_world
 

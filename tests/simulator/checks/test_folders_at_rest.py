@@ -3,7 +3,7 @@
 import pytest
 
 from broker_publisher.local_changes import local_partitions
-from simulator.checks.liveness import why_folders_differ
+from simulator.checks.liveness.liveness import why_folders_differ
 from storage.log_dir.partition_directories import create_partition_directory
 from tests.simulator.worlds import follower, quiet_world
 

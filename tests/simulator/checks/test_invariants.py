@@ -12,7 +12,7 @@ from metadata.snapshot import encode_snapshot, snapshot_records
 from raft.progress import Progress
 from raft.quorum import VoteTally
 from raft.roles import Candidate, Follower, Leader, Resigned, Unattached
-from simulator.checks.log_mirror import (
+from simulator.checks.raft.log_mirror import (
     FOLDER,
     Entry,
     batches_of,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from simulator.checks.sessions import (
+from simulator.checks.liveness.sessions import (
     COMMITTED_WITHIN_MS,
     Reign,
     check_silent,

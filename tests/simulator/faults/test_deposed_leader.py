@@ -2,7 +2,7 @@
 
 import pytest
 
-from simulator.checks.leadership import epoch_of, has_newer_epoch
+from simulator.checks.raft.leadership import epoch_of, has_newer_epoch
 from simulator.faults.decision import Decision
 from tests.selection import thinned
 from tests.simulator.worlds import leader, quiet_world, run_on, strike

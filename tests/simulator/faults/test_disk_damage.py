@@ -6,7 +6,7 @@ import pytest
 
 from simulator.campaign.draw import Options
 from simulator.campaign.run import run_seed
-from simulator.checks.log_mirror import (
+from simulator.checks.raft.log_mirror import (
     FOLDER,
     QUORUM_STATE,
     batches_of,

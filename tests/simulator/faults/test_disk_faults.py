@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from simulator.campaign.arguments import parse
 from simulator.campaign.draw import Options
 from simulator.campaign.run import run_seed, settings_of
-from simulator.checks.log_mirror import FOLDER, segment_paths
+from simulator.checks.raft.log_mirror import FOLDER, segment_paths
 from simulator.checks.violation import Violation
 from simulator.faults.decision import Decision
 from simulator.faults.disks import START_READS_AHEAD_MAX

@@ -3,7 +3,7 @@
 import pytest
 
 from simulator.campaign.draw import Options
-from simulator.checks.log_mirror import segment_paths
+from simulator.checks.raft.log_mirror import segment_paths
 from simulator.cluster.memory_vfs import SimulatedCrashError
 from simulator.faults.processes import STARTS
 from tests.selection import thinned

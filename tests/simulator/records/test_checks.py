@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from simulator.checks.log_starts import LogStarts
+from simulator.checks.partitions.log_starts import LogStarts
 from tests.simulator.records.worlds import (
     broken,
     follower_of,

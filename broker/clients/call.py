@@ -1,0 +1,132 @@
+"""One request about records, for a handler to answer now or later, once.
+
+A handler reads the request from its frame: with `body()` as kio's newest class, or with a decoder
+of its own from `frame` and `position`. It answers with a body of the newest shape, with parts in
+the version of the request, or, where a request has no response, with nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from broker.clients.throttling import Throttle
+from broker.effects import Part
+from quorum_controller.security.authorization import Caller
+from wire.connections.headers import RequestHeader
+from wire.errors import ErrorCode, LocalProtocolError
+from wire.messages import codec
+from wire.messages.codec import Body, Entity
+from wire.messages.error_codes import error_codes
+
+
+class Call:
+    """A request with its client.
+
+    Args:
+        header: of the request, in a version that is served.
+        frame: header and body; a handler may write to it.
+        position: of the body in it.
+        caller: the client's principal and host.
+        listener: at which it is connected.
+        respond: called once, with the parts of the response frame without its length; None for no
+            response, and then the reason to close the connection, if it is to be closed.
+        throttle: the quotas that the answer counts for; None if there are none.
+        errors: counts by API key and code, to which those of the answer are added.
+    """
+
+    __slots__ = (
+        "_errors",
+        "_respond",
+        "caller",
+        "frame",
+        "header",
+        "kind",
+        "listener",
+        "position",
+        "throttle",
+        "withdraw",
+    )
+
+    def __init__(
+        self,
+        header: RequestHeader,
+        *,
+        frame: bytearray,
+        position: int,
+        caller: Caller,
+        listener: str,
+        respond: Callable[[Sequence[Part] | None, str | None], None],
+        throttle: Throttle | None = None,
+        errors: dict[tuple[int, int], int] | None = None,
+    ) -> None:
+        self.header = header
+        self.kind = header.api_key
+        """Of its metrics."""
+        self.frame = frame
+        self.position = position
+        self.caller = caller
+        self.listener = listener
+        self._respond = respond
+        self.throttle = throttle
+        self._errors = {} if errors is None else errors
+        self.withdraw: Callable[[], None] | None = None
+        """Ends the wait for the answer when the client has gone; None if nobody can."""
+
+    def park(self, withdraw: Callable[[], None] | None) -> None:
+        """Let the frame go while the answer waits for others; ignored without `withdraw`.
+
+        Args:
+            withdraw: ends the wait of a call; None if it is answered.
+        """
+        if withdraw is not None:
+            self.frame, self.withdraw = bytearray(), withdraw
+
+    def body(self) -> Body:
+        """The request as kio's newest class.
+
+        Raises:
+            RemoteProtocolError: the bytes are no such request.
+        """
+        return codec.read_request(
+            self.header.api_key, self.header.api_version, bytes(self.frame), self.position
+        )
+
+    def count(self, code: ErrorCode) -> None:
+        """Count an error of an answer in parts, `none` too."""
+        errors, key = self._errors, (self.header.api_key, int(code))
+        errors[key] = errors.get(key, 0) + 1
+
+    def answer(self, body: Entity) -> None:
+        """Answer with a body of the newest shape, which has a throttle time.
+
+        One that cannot be said in the version of the request closes the connection instead.
+        """
+        header = self.header
+        throttle_ms = 0 if self.throttle is None else self.throttle.answered()
+        if throttle_ms:
+            body = replace(body, throttle_time=timedelta(milliseconds=throttle_ms))
+        for code in error_codes(body):
+            self.count(code)
+        try:
+            encoded = codec.encode_response(
+                header.api_key, header.api_version, header.correlation_id, body
+            )
+        except LocalProtocolError as error:
+            self._respond(None, f"the answer cannot be said in this version: {error}")
+        else:
+            self._respond((encoded,), None)
+
+    def answer_parts(self, parts: Sequence[Part]) -> None:
+        """Answer with an encoded body, without a header, in the version of the request.
+
+        Its quotas are the caller's business, as with `answer_nothing`.
+        """
+        header = self.header
+        start = header.correlation_id.to_bytes(4, "big", signed=True)
+        if codec.has_flexible_response_header(header.api_key, header.api_version):
+            start += b"\0"
+        self._respond((start, *parts), None)
+
+    def answer_nothing(self, close_reason: str | None = None) -> None:
+        """End a request that has no response; with a reason the connection is closed."""
+        self._respond(None, close_reason)

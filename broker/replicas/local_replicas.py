@@ -1,0 +1,495 @@
+"""The replicas of this broker: what its images say, carried out on logs, partitions and fetchers.
+
+The first image waits until all logs are loaded, and later ones behind it. Of each: deletions, then
+leaders, then followers, then settings. They are applied in slices, some partitions in a step: one
+that an image has not reached yet is as the image before says, and one that it creates answers
+NOT_LEADER_OR_FOLLOWER. A partition whose log is still being created takes its newest metadata when
+the log is open.
+
+    INV-LR-1  a hosted partition without a log is waiting for one, or offline
+    INV-LR-2  a name of a log belongs to one hosted partition
+
+apache/kafka: core/.../server/ReplicaManager.scala (`applyDelta`),
+core/.../server/metadata/BrokerMetadataPublisher.scala
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+
+from broker.config import RecordsConfig
+from broker.effects import DirectoryFailed, Log, LogLevel, Ready
+from broker.replicas.directory_assignments import DirectoryAssignments
+from broker.replicas.image_queue import Change, ImageQueue, PartitionChanges
+from broker.replicas.log_closing import LogClosing
+from broker.replicas.log_dir_choice import LogDirChoice
+from broker.replicas.log_loading import LogLoading
+from broker.replicas.partition_files import PartitionFiles
+from broker.replicas.replica_moves import MoveListener, ReplicaMoves
+from broker.replicas.topic_settings import TopicSettingsOf
+from broker.replicas.upkeep import Upkeep
+from broker.services import Disk, Services
+from metadata.delta import MetadataDelta
+from metadata.image import EMPTY, Image
+from metadata.image import Partition as PartitionRegistration
+from replication.follower.fetchers import Fetchers
+from replication.leader.flush_gate import Flushed
+from replication.leader.leadership import Leadership, LocalBroker
+from replication.partition import Following, Offline, Partition, Transition
+from replication.replica_manager import ReplicaManager
+from storage.checkpoints.recovery_points import TopicAndPartition
+from storage.errors import CorruptFileError
+from storage.logs.log_manager import LogManager
+from storage.logs.unified_log import UnifiedLog
+from wire.api_keys import ASSIGN_REPLICAS_TO_DIRS
+from wire.types import DirectoryId, TopicIdPartition
+
+
+class Hosted(msgspec.Struct, frozen=True):
+    """A partition of which this broker is a replica."""
+
+    name: TopicAndPartition
+    partition: Partition
+
+
+class LocalReplicas:
+    """The replicas of one broker.
+
+    Args:
+        config: of the broker.
+        disk: of the broker.
+        broker: this one, as its partitions see it.
+        services: of the step.
+        replicas: where the partitions are hosted.
+        fetchers: of its followers.
+    """
+
+    def __init__(
+        self,
+        config: RecordsConfig,
+        disk: Disk,
+        broker: LocalBroker,
+        services: Services,
+        *,
+        replicas: ReplicaManager,
+        fetchers: Fetchers,
+    ) -> None:
+        self._config = config
+        self._broker = broker
+        self._services = services
+        self._is_stopping = False
+        self._replicas = replicas
+        self._fetchers = fetchers
+        self._image = EMPTY
+        """The newest that is applied, whole or in part."""
+        self._images = ImageQueue(self._applying)
+        self._is_first = True
+        """True until the first image is applied."""
+        self._catch_up_count = 0
+        """Images that are applied before `Ready`: those that came while the logs were loaded."""
+        self._changed: list[TopicIdPartition] = []
+        """Partitions that the slice has given other metadata."""
+        self._clean_log_dirs = disk.clean_log_dirs
+        self._is_begun = False
+        """True once logs are looked for."""
+        self._is_loaded = False
+        self._awaited: set[TopicIdPartition] | None = None
+        """Partitions of the first image without a log; None before the logs are loaded and after
+        `Ready`."""
+        self._failed: set[str] = set()
+        self._offline: set[TopicIdPartition] = set()
+        """Hosted partitions whose log failed."""
+        self._hosted: dict[TopicIdPartition, Hosted] = {}
+        self._key_of: dict[TopicAndPartition, TopicIdPartition] = {}
+        self.settings = TopicSettingsOf(config.node_id, dict(config.properties))
+        self.manager = LogManager(
+            disk.vfs,
+            self.settings.log,
+            disk.new_uuid,
+            disk.rng,
+            producer_expiration_ms=config.upkeep.producer_expiration_ms,
+        )
+        self._assignments = DirectoryAssignments(config.node_id)
+        self._files = PartitionFiles(self.manager, services, self.fail)
+        self._loading = LogLoading(
+            config, disk, self.manager, services, failed=self.fail, loaded=self._logs_loaded
+        )
+        self.choice = LogDirChoice(config, self.manager)
+        self._upkeep = Upkeep(
+            self.manager,
+            disk.vfs,
+            config.upkeep,
+            services,
+            failed=self.fail,
+            log_start_raised=self._log_start_raised,
+        )
+        listener = MoveListener(
+            assign=self._assign,
+            failed=self.fail,
+            replaces=self._upkeep.hold,
+            replaced=self._log_replaced,
+        )
+        self.moves = ReplicaMoves(
+            config, disk, services, self.manager, self._files, replicas=replicas, listener=listener
+        )
+
+    # -- images ---------------------------------------------------------------------------------
+
+    def publish(self, image: Image, delta: MetadataDelta) -> None:
+        """Take the next image; the first holds the registration of this process."""
+        if self._is_stopping:
+            return
+        if not self._is_begun:
+            self._is_begun = True
+            self.settings.publish(image, delta)  # the logs are opened with them
+            self._loading.start(image)
+        self._images.put(image, delta)
+
+    def _logs_loaded(self) -> None:
+        if not self._is_stopping:
+            self.moves.recover(self._images.first, self._begin)
+
+    def _begin(self) -> None:
+        if self._is_stopping:
+            return
+        self._is_loaded = True
+        self._catch_up_count = len(self._images)
+        self._awaited = set()
+
+    @property
+    def is_applying(self) -> bool:
+        """True if the next step applies another slice of the images."""
+        return self._is_loaded and not self._is_stopping and len(self._images) > 0
+
+    def apply_some(self) -> None:
+        """Apply a slice; fetchers that do not wait for their leader wait for its end.
+
+        A Fetch that left with the first partitions would keep the others waiting at a leader that
+        has nothing for it.
+        """
+        applied_count = self._images.apply_slice()
+        changed, self._changed = self._changed, []
+        if changed:  # once for all: a fetch that waits looks at every partition that it names
+            self._replicas.check_all(changed)
+        self._fetchers.hold(is_wanted=len(self._images) > 0)
+        if applied_count:
+            self._applied(applied_count)
+
+    def _applied(self, count: int) -> None:
+        """Take the end of images; from the last that came by then on the logs are looked after."""
+        if self._catch_up_count:
+            self._catch_up_count = max(0, self._catch_up_count - count)
+            if self._catch_up_count == 0:
+                self._upkeep.start()
+                self._maybe_ready()
+
+    def _applying(self, image: Image, delta: MetadataDelta) -> Iterator[Change]:
+        """Apply an image, one change at each `next`."""
+        before, self._image = self._image, image
+        changes = PartitionChanges(before, image, delta, self._config.node_id, self._hosted)
+        yield from changes.collected()
+        for key in changes.deleted():
+            self._drop(key)
+            yield Change.PARTITION
+        changed_topics = self.settings.publish(image, delta)
+        for topic, key in changes.taken():
+            self._take(key, topic, _registration(image, key))
+            self._tell_directory(key)
+            self.moves.host(key, self._hosted[key].name, self._hosted[key].partition)
+            yield Change.PARTITION
+        for topic in changed_topics:
+            yield Change.SETTINGS
+            if self.settings.is_changed(topic):
+                yield from self._configured(topic)
+        self.moves.publish(image)
+        self._is_first = False
+
+    def _drop(self, key: TopicIdPartition) -> None:
+        hosted = self._hosted.pop(key)
+        self._offline.discard(key)
+        if self._key_of.get(hosted.name) == key:
+            del self._key_of[hosted.name]
+        self._fetchers.remove(key)
+        self._replicas.drop(key)
+        if not self.moves.end(key):
+            self._files.delete_future(hosted.name)
+        self._files.delete(hosted.name)
+        self._has_log_or_none(key)
+
+    def _configured(self, topic: str) -> Iterator[Change]:
+        """Apply the settings of a topic, which changed."""
+        topic_id = self._image.topic_id_by_name[topic]
+        for number in range(len(self._image.topics[topic_id].partitions)):
+            hosted = self._hosted.get((topic_id, number))
+            if hosted is not None:
+                self.manager.configure(*hosted.name)
+                settings = self.settings.partition(topic)
+                changed = hosted.partition.configure(settings, self._services.now_ms)
+                self._replicas.took((topic_id, number), changed)
+            yield Change.SETTINGS
+
+    # -- roles ----------------------------------------------------------------------------------
+
+    def _take(self, key: TopicIdPartition, topic: str, registration: PartitionRegistration) -> None:
+        hosted = self._hosted.get(key)
+        if hosted is None:
+            hosted = self._host(key, (topic, key[1]))
+        partition, now_ms = hosted.partition, self._services.now_ms
+        if registration.leader == self._config.node_id:
+            if not isinstance(partition.role, Leadership):
+                self._fetchers.remove(key)
+            taken = partition.make_leader(registration, now_ms)
+        else:
+            taken = partition.make_follower(registration, now_ms)
+        self._took(key, hosted, taken)
+        self._changed.append(key)
+
+    def _host(self, key: TopicIdPartition, name: TopicAndPartition) -> Hosted:
+        partition = Partition(self._broker, self.settings.partition(name[0]))
+        hosted = self._hosted[key] = Hosted(name, partition)
+        assert name not in self._key_of, f"INV-LR-2 {name=}"
+        self._key_of[name] = key
+        self._replicas.host(key, partition)
+        log = None if self._files.is_busy(name) else self.manager.get(*name)
+        if log is not None:
+            partition.open_log(log, self._services.now_ms)
+        else:
+            self._create(key, hosted)
+        return hosted
+
+    def _create(self, key: TopicIdPartition, hosted: Hosted) -> None:
+        def choose() -> str | None:
+            registration = self._replica(key)
+            if self._hosted.get(key) is not hosted or registration is None:
+                return None
+            path = self.choice.log_dir_for(hosted.name, registration, self._image)
+            if path is None:
+                self._mark_offline(key)
+            return path
+
+        def created(log: UnifiedLog) -> None:
+            if self._hosted.get(key) is hosted:
+                opened = hosted.partition.open_log(log, self._services.now_ms)
+                self._took(key, hosted, opened)
+                self._replicas.check(key)
+                self._tell_directory(key)
+                self.moves.host(key, hosted.name, hosted.partition)
+                self._has_log_or_none(key)
+
+        def not_created(reason: CorruptFileError) -> None:
+            fields = {"log": f"{hosted.name[0]}-{hosted.name[1]}", "reason": str(reason)}
+            self._services.emit(Log(LogLevel.ERROR, "log_not_created", fields))
+            if self._hosted.get(key) is hosted:
+                self._mark_offline(key)
+
+        if self._is_first and self._awaited is not None:
+            self._awaited.add(key)
+        self._files.create(hosted.name, key[0], choose, created=created, not_created=not_created)
+
+    def _took(self, key: TopicIdPartition, hosted: Hosted, taken: Transition) -> None:
+        if not taken.is_taken:
+            return
+        self._replicas.took(key, taken.changed)
+        self._follow(key, hosted.name[0], hosted.partition.role, taken)
+
+    def _follow(
+        self,
+        key: TopicIdPartition,
+        topic: str,
+        role: Leadership | Following | Offline,
+        taken: Transition,
+    ) -> None:
+        """Fetch from the leader of a new epoch; from none in the other roles."""
+        if not isinstance(role, Following):
+            return
+        if role.leader_id is None or self._leaves(key):
+            self._fetchers.remove(key)
+        elif taken.is_new_leader_epoch:
+            self._fetchers.remove(key)
+            self._fetchers.assign(key, topic, role.leader_id, role.leader_epoch)
+
+    def _leaves(self, key: TopicIdPartition) -> bool:
+        """True for a replica out of sync while this broker is in controlled shutdown."""
+        node_id = self._config.node_id
+        broker, registration = self._image.brokers.get(node_id), self._replica(key)
+        is_leaving = broker is not None and broker.in_controlled_shutdown
+        return is_leaving and (registration is None or node_id not in registration.isr)
+
+    def _replica(self, key: TopicIdPartition) -> PartitionRegistration | None:
+        """The metadata of a replica here; None if the image, applied in part, drops it."""
+        registration = self._image.partition(*key)
+        is_here = registration is not None and self._config.node_id in registration.replicas
+        return registration if is_here else None
+
+    # -- log directories ------------------------------------------------------------------------
+
+    def _tell_directory(self, key: TopicIdPartition) -> None:
+        hosted, registration = self._hosted[key], self._replica(key)
+        path = self.manager.log_dir_of(*hosted.name)
+        is_assigned = self.moves.holds_assignment(key)
+        if path is None or hosted.partition.log is None or registration is None or is_assigned:
+            return
+        actual = self._config.directory_ids[path]
+        if registration.directory(self._config.node_id) != actual:
+            self._assign(key, actual)
+
+    def _assign(self, key: TopicIdPartition, directory: DirectoryId) -> None:
+        self._assignments.submit(key, directory, self._services.now_ms)
+
+    def end_move(self, key: TopicIdPartition) -> None:
+        """End the move of a hosted replica, and tell the controller where its log stays."""
+        path = self.log_dir_of(key)
+        if self.moves.end(key) and path is not None:
+            self._assign(key, self._config.directory_ids[path])
+
+    def _log_replaced(self, key: TopicIdPartition, name: TopicAndPartition) -> None:
+        self._upkeep.settled(name)
+        if key in self._hosted:
+            self._tell_directory(key)
+
+    def fail(self, path: str, error: BaseException) -> None:
+        """Take a log directory offline, with its partitions; nothing if it is."""
+        if path in self._failed:
+            return
+        self._failed.add(path)
+        self._services.emit(
+            Log(LogLevel.ERROR, "log_directory_failed", {"path": path, "reason": str(error)})
+        )
+        for name in sorted(self.manager.fail(path)):
+            key = self._key_of.get(name)
+            if key is not None:
+                self._mark_offline(key)
+        for key, name in self.moves.fail(path):
+            actual = self.manager.log_dir_of(*name) or path
+            self._assign(key, self._config.directory_ids[actual])
+        is_last = self._failed.issuperset(self._config.log_dirs)
+        self._services.emit(DirectoryFailed(path, str(error), is_last))
+
+    def disk_failed(self, key: TopicIdPartition, error: BaseException) -> None:
+        """Take the log directory of a partition offline, at whose log the disk failed."""
+        hosted = self._hosted.get(key)
+        path = None if hosted is None else self.manager.log_dir_of(*hosted.name)
+        if path is not None:
+            self.fail(path, error)
+
+    def _mark_offline(self, key: TopicIdPartition) -> None:
+        self._hosted[key].partition.mark_offline()
+        self._offline.add(key)
+        self._fetchers.remove(key)
+        self._replicas.check(key)
+        self._has_log_or_none(key)
+
+    # -- upkeep and end -------------------------------------------------------------------------
+
+    def _log_start_raised(self, name: TopicAndPartition) -> None:
+        key = self._key_of.get(name)
+        if key is not None:
+            self._replicas.check(key)
+
+    def appended(self, key: TopicIdPartition, wait: Callable[[], Flushed] | None = None) -> None:
+        """Hand out the flush that an append to a hosted partition asks for, if it does."""
+        hosted = self._hosted.get(key)
+        if hosted is not None and hosted.partition.log is not None:
+            self._upkeep.appended(hosted.name, wait)
+            self.moves.appended(key)
+
+    def _has_log_or_none(self, key: TopicIdPartition) -> None:
+        if self._awaited is not None:
+            self._awaited.discard(key)
+            self._maybe_ready()
+
+    def _maybe_ready(self) -> None:
+        if self._awaited is not None and not self._awaited and not self._catch_up_count:
+            self._awaited = None
+            self._services.emit(Ready())
+
+    def next_ms(self) -> int | None:
+        """Instant of the next `tick`; None without one."""
+        if self._is_stopping:
+            return None
+        if self.is_applying:
+            return self._services.now_ms
+        instants = (self._upkeep.next_ms(), self._assignments.next_ms(), self.moves.next_ms())
+        return min((each for each in instants if each is not None), default=None)
+
+    def tick(self) -> None:
+        """Do what is due."""
+        if self._is_stopping:
+            return
+        if self.is_applying:
+            self.apply_some()
+        self._upkeep.tick()
+        if self.moves.is_due:
+            self.moves.tick()
+        now_ms = self._services.now_ms
+        request = self._assignments.take_request(self._image, self._broker.broker_epoch, now_ms)
+        if request is not None:
+            self._services.ask(ASSIGN_REPLICAS_TO_DIRS, request, self._answered)
+
+    def _answered(self, answer: object | None) -> None:
+        self._assignments.on_answer(answer, self._services.now_ms)  # type: ignore[arg-type]
+
+    def stop(self) -> None:
+        """Close all logs, then `Stopped`; no image is taken and no partition hosted any more."""
+        assert not self._is_stopping, "it stops once"
+        self._is_stopping = self._loading.is_stopped = self.moves.is_stopped = True
+        for key in sorted(self._hosted, key=lambda each: self._hosted[each].name):
+            self._fetchers.remove(key)
+            self._replicas.drop(key)
+        self._hosted.clear()
+        self._offline.clear()
+        self._key_of.clear()
+        self._awaited = None
+        untouched = frozenset() if self._is_begun else self._clean_log_dirs
+        self._services.when_idle(
+            lambda: LogClosing(self.manager, self._services, untouched).start()
+        )
+
+    # -- views ----------------------------------------------------------------------------------
+
+    @property
+    def is_ready(self) -> bool:
+        """True once the logs are loaded and those of the first image are open: after `Ready`."""
+        return self._is_loaded and self._awaited is None
+
+    @property
+    def hosted(self) -> Mapping[TopicIdPartition, Hosted]:
+        """The hosted partitions, also offline ones."""
+        return self._hosted
+
+    def partition(self, key: TopicIdPartition) -> Partition | None:
+        """A hosted partition."""
+        hosted = self._hosted.get(key)
+        return None if hosted is None else hosted.partition
+
+    def open_logs(self) -> Iterator[tuple[TopicAndPartition, UnifiedLog]]:
+        """The open logs of the hosted partitions."""
+        for hosted in self._hosted.values():
+            log = hosted.partition.log
+            if log is not None:
+                yield hosted.name, log
+
+    @property
+    def failed_log_dirs(self) -> frozenset[str]:
+        """The log directories that are offline."""
+        return frozenset(self._failed)
+
+    @property
+    def offline_count(self) -> int:
+        """Number of hosted partitions whose log failed, or could not be created."""
+        return len(self._offline)
+
+    def log_dir_of(self, key: TopicIdPartition) -> str | None:
+        """The log directory of a partition; None without one, or if it is offline."""
+        hosted = self._hosted.get(key)
+        return None if hosted is None else self.manager.log_dir_of(*hosted.name)
+
+    def logs_in(self, path: str) -> Mapping[TopicAndPartition, UnifiedLog] | None:
+        """The open logs in a log directory; None if it is offline, or not read yet."""
+        return self.manager.directories[path].logs if path in self.manager.directories else None
+
+
+def _registration(image: Image, key: TopicIdPartition) -> PartitionRegistration:
+    registration = image.partition(*key)
+    assert registration is not None, f"{key=} is of a live topic"
+    return registration

@@ -1,0 +1,1 @@
+"""Invariants of what is committed: images, snapshots, publications, the active controller."""

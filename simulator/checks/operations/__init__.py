@@ -1,0 +1,1 @@
+"""Operations of simulated clients against the log, and their histories."""

@@ -1,0 +1,1 @@
+"""Invariants of records: what was promised to clients is kept, replicas are equal."""

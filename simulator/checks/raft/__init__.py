@@ -1,0 +1,1 @@
+"""Invariants of the quorum: votes, epochs, roles, voters, leaders and their followers."""

@@ -1,0 +1,159 @@
+"""Times, sizes and errors of requests, measured at a front and in the answers of handlers."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from broker.clients.request_metrics import FETCH_FOLLOWER, KEPT, RequestMetrics, RequestTimes
+from tests.broker.brokers import Driven
+from tests.broker.fronts import Fronts, list_offsets, produce, request
+from wire.api_keys import DESCRIBE_LOG_DIRS, FETCH, LIST_OFFSETS, PRODUCE
+from wire.errors import ErrorCode
+from wire.messages import codec
+from wire.messages.error_codes import error_codes
+
+QUEUE, LOCAL, REMOTE = 1_000, 20_000, 300_000
+
+
+def ready(handle=lambda fronts, call: None) -> Fronts:
+    """A front whose handler takes LOCAL; step and requests QUEUE apart."""
+
+    def handled(call):
+        fronts.now_ns += LOCAL
+        handle(fronts, call)
+
+    fronts = Fronts(handle=handled)
+    fronts.open()
+    fronts.now_ns = 7
+    fronts.metrics.step()
+    fronts.now_ns += QUEUE
+    return fronts
+
+
+def times_of(fronts, kind):
+    (found,) = fronts.metrics.kinds()[kind].newest
+    return found
+
+
+def test_a_request_that_waits_is_local_up_to_the_end_of_its_handler_and_remote_until_its_answer():
+    fronts = ready()
+    fronts.receive(produce(100))
+    assert fronts.metrics.kinds() == {}, "not answered"
+    fronts.now_ns += REMOTE
+    fronts.answer(fronts.calls[0], b"answer")
+    assert times_of(fronts, PRODUCE) == RequestTimes(QUEUE, LOCAL, REMOTE, 0, 100)
+    assert times_of(fronts, PRODUCE).total_ns == QUEUE + LOCAL + REMOTE
+
+
+def test_a_request_that_is_answered_by_its_handler_is_never_remote():
+    fronts = ready(lambda _, call: call.answer_parts([b"answer"]))
+    fronts.receive(produce(100))
+    assert times_of(fronts, PRODUCE) == RequestTimes(QUEUE, LOCAL, 0, 0, 100)
+
+
+def test_the_wait_for_room_is_time_in_the_queue():
+    fronts = ready()
+    fronts.receive(produce(900), produce(200))
+    assert len(fronts.calls) == fronts.front.queued_count == 1, "no room for the second"
+    fronts.now_ns += REMOTE
+    fronts.metrics.step()
+    fronts.answer(fronts.calls[0], b"")
+    assert fronts.front.queued_count == 0
+    fronts.answer(fronts.calls[1], b"")
+    first, second = fronts.metrics.kinds()[PRODUCE].newest
+    assert (first.queue_ns, second.queue_ns) == (QUEUE, QUEUE + LOCAL + REMOTE)
+
+
+def test_frames_behind_waiting_ones_count_from_the_first_of_them():
+    fronts = ready()
+    fronts.receive(produce(900), produce(200))
+    fronts.now_ns += REMOTE
+    fronts.metrics.step()
+    fronts.receive(produce(300))
+    for number in range(3):
+        fronts.answer(fronts.calls[number], b"")
+    newest = fronts.metrics.kinds()[PRODUCE].newest
+    assert [each.queue_ns >= QUEUE + LOCAL + REMOTE for each in newest] == [False, True, True]
+
+
+def test_a_handler_tells_the_kind_and_the_time_for_which_a_client_is_throttled():
+    def handle(fronts, call):
+        call.kind = FETCH_FOLLOWER
+        call.throttle._mute(50)
+        call.answer_parts([b""])
+
+    fronts = Fronts(handle=lambda call: handle(fronts, call))
+    fronts.quotas.is_enabled = True
+    fronts.open()
+    fronts.receive(request(FETCH, 60, version=11))
+    assert times_of(fronts, FETCH_FOLLOWER).throttle_ms == 50
+    assert fronts.metrics.kinds()[FETCH_FOLLOWER].count == 1
+
+
+def test_a_client_that_has_gone_gets_no_answer_to_count():
+    fronts = ready()
+    fronts.receive(produce(100))
+    fronts.front.closed(1)
+    fronts.answer(fronts.calls[0], b"late")
+    assert fronts.metrics.kinds() == {}
+
+
+def test_the_newest_requests_of_a_kind_are_kept_and_all_are_counted():
+    metrics = RequestMetrics(lambda: 0)
+    for number in range(KEPT + 3):
+        metrics.answered((PRODUCE, 0, 0, 0, number), 0, 0)
+    found = metrics.kinds()[PRODUCE]
+    assert (found.count, len(found.newest)) == (KEPT + 3, KEPT)
+    assert (found.newest[0].size_bytes, found.newest[-1].size_bytes) == (3, KEPT + 2)
+
+
+def test_the_queue_of_a_broker_begins_with_its_step():
+    driven = Driven()
+    driven.start()
+    driven.connect()
+    driven.read_ns = [100, 130, 150]
+    body = replace(codec.default_request(LIST_OFFSETS), replica_id=-1, topics=())
+    driven.request(LIST_OFFSETS, 7, body)
+    found = driven.broker.counts().request_times[LIST_OFFSETS]
+    assert (found.count, found.newest[0].queue_ns, found.newest[0].local_ns) == (1, 30, 20)
+
+
+# ---- errors ----------------------------------------------------------------------------------
+
+
+def test_errors_of_a_body_are_those_of_the_response_and_of_its_rows():
+    new = codec.newest(DESCRIBE_LOG_DIRS, "response")
+    failed = new.DescribeLogDirsResult(
+        error_code=ErrorCode.kafka_storage_error, log_dir="/a", total_bytes=0, usable_bytes=0,
+        topics=("rows without codes are not looked at",),
+    )  # fmt: skip
+    body = new.DescribeLogDirsResponse(
+        throttle_time=timedelta(0), error_code=ErrorCode.none, results=(failed, failed)
+    )
+    assert list(error_codes(body)) == [ErrorCode.none, *[ErrorCode.kafka_storage_error] * 2]
+
+
+def test_errors_of_rows_below_rows():
+    new = codec.newest(LIST_OFFSETS, "response")
+    partitions = tuple(
+        new.ListOffsetsPartitionResponse(partition_index=0, error_code=code)
+        for code in (ErrorCode.none, ErrorCode.offset_not_available)
+    )
+    topic = new.ListOffsetsTopicResponse(name="t", partitions=partitions)
+    body = new.ListOffsetsResponse(throttle_time=timedelta(0), topics=(topic,))
+    assert list(error_codes(body)) == [ErrorCode.none, ErrorCode.offset_not_available]
+
+
+def test_errors_of_answers_are_counted_by_request_none_too():
+    fronts = Fronts()
+    fronts.open()
+    fronts.receive(list_offsets(), list_offsets(1))
+    new = codec.newest(LIST_OFFSETS, "response")
+    row = new.ListOffsetsPartitionResponse(partition_index=0, error_code=ErrorCode.none)
+    topic = new.ListOffsetsTopicResponse(name="t", partitions=(row,))
+    for call in fronts.calls:
+        call.answer(new.ListOffsetsResponse(throttle_time=timedelta(0), topics=(topic,)))
+    fronts.calls[0].count(ErrorCode.offset_not_available)
+    assert fronts.metrics.errors == {
+        (LIST_OFFSETS, ErrorCode.none): 2,
+        (LIST_OFFSETS, ErrorCode.offset_not_available): 1,
+    }
