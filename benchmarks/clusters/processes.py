@@ -1,6 +1,8 @@
 """Processes of this machine (Linux /proc): listeners on ports, memory and CPU time."""
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -30,13 +32,24 @@ def listener_pid(address: str) -> int:
     port = int(address.rsplit(":", 1)[1])
     sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
     for folder in Path("/proc").glob("[0-9]*/fd"):
-        try:
-            targets = {str(entry.readlink()) for entry in folder.iterdir()}
-        except OSError:
-            continue  # gone, or not ours
-        if targets & sockets:
+        if not sockets.isdisjoint(_descriptors(folder)):
             return int(folder.parent.name)
     raise ProcessLookupError(f"no process of this machine listens on port {port}")
+
+
+def _descriptors(folder: Path) -> Iterator[str]:
+    """Files and sockets that a process has open; none of a process that is gone or not ours.
+
+    A process that starts opens and closes files all the time: a descriptor that is closed since it
+    was listed says nothing about the others.
+    """
+    try:
+        entries = list(folder.iterdir())
+    except OSError:
+        return
+    for entry in entries:
+        with contextlib.suppress(OSError):
+            yield str(entry.readlink())
 
 
 def _listening_inodes(port: int) -> set[str]:
