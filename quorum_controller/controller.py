@@ -279,7 +279,7 @@ class Controller:
             draft = self._draft()
             self._elections.run(draft, self._electorate(), now_ms)
             self._propose(draft, output, now_ms, wall_ms)
-        if self._token_sweep.is_due(self.latest, now_ms):
+        if self._token_sweep.is_due(now_ms):
             draft = self._draft()
             remove_expired_tokens(draft, wall_ms)
             self._propose(draft, output, now_ms, wall_ms)

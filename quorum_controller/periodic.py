@@ -46,7 +46,7 @@ class NoOpTimer:
 
 
 class TokenSweepTimer:
-    """Timer of the removal of expired delegation tokens; stopped while there are no tokens.
+    """Timer of the removal of expired delegation tokens; without tokens nothing wakes it.
 
     Args:
         interval_ms: delegation.token.expiry.check.interval.ms.
@@ -62,9 +62,9 @@ class TokenSweepTimer:
         """Return the time of the next removal, None without tokens."""
         return self._deadline_ms if image.delegation_tokens else None
 
-    def is_due(self, image: Image, now_ms: int) -> bool:
+    def is_due(self, now_ms: int) -> bool:
         """True if a removal is due, which starts the next interval."""
-        if not image.delegation_tokens or now_ms < self._deadline_ms:
+        if now_ms < self._deadline_ms:
             return False
         self._deadline_ms = now_ms + self._interval_ms
         return True

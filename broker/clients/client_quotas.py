@@ -151,9 +151,7 @@ class ClientQuotas:
         nanoseconds: the clock that times the handlers of requests.
     """
 
-    def __init__(
-        self, clock: Clock, window: QuotaWindow, nanoseconds: Callable[[], int] = lambda: 0
-    ) -> None:
+    def __init__(self, clock: Clock, window: QuotaWindow, nanoseconds: Callable[[], int]) -> None:
         self._clock = clock
         self._known = EMPTY.client_quotas
         self.nanoseconds = nanoseconds

@@ -121,7 +121,7 @@ def test_a_body_that_cannot_be_read_closes_behind_the_answers_before_it() -> Non
         calls.append(call)
 
     clock = Clock(Now(0, 0))
-    quotas = ClientQuotas(clock, QuotaWindow())
+    quotas = ClientQuotas(clock, QuotaWindow(), lambda: 0)
     metrics = RequestMetrics(lambda: 0)
     front = Front({LIST_OFFSETS: read}, 1, clock, effects, quotas=quotas, metrics=metrics)
     front.serve()

@@ -271,6 +271,12 @@ def test_a_batch_without_records_is_one_too() -> None:
     assert len(list(control_batches(disk({segment_name(0): empty}), FOLDER))) == 1
 
 
+def test_a_control_batch_that_a_window_cuts_is_read_to_its_end() -> None:
+    content = encode_batch([b""], 0, EPOCH, 0) + control(1, CHANGE)
+    found = list(control_batches(disk({segment_name(0): content}), FOLDER, len(content) - 1))
+    assert [batch.header.base_offset for _, batch in found] == [1]
+
+
 def mixed_batches(rng: random.Random, base_offset: int, count: int) -> tuple[bytes, list[int]]:
     """Batches of all sizes, and the base offsets of those that are control batches."""
     content, found = b"", []

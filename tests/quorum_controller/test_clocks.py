@@ -64,7 +64,9 @@ def test_slices_of_a_sweep_are_dated_by_the_tick_that_runs_them():
 def test_tokens_are_dated_and_removed_by_the_wall_clock_when_the_monotonic_one_says_so():
     cluster = Harness(tokens=TOKENS, max_idle_interval_ms=0)
     cluster.wall_ms = WALL_MS
+    assert cluster.controller.next_deadline_ms() is None
     answer = cluster.call(api_keys.CREATE_DELEGATION_TOKEN, NEW_TOKEN, context=ALICE)
+    assert cluster.controller.next_deadline_ms() == cluster.now_ms + HOUR_MS
     assert round(answer.issue_timestamp.timestamp() * 1_000) == WALL_MS
     cluster.tick(HOUR_MS)
     assert cluster.image.delegation_tokens, "an hour has passed, but not by the wall clock"

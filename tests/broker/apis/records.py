@@ -55,7 +55,7 @@ class Records(Managed):
 
     def __init__(self, rules=None, *, bytes_max=1 << 20, slots=10, reads_in_rack=False):
         super().__init__(reads_in_rack=reads_in_rack)
-        self.quotas = ClientQuotas(self.clock, QuotaWindow())
+        self.quotas = ClientQuotas(self.clock, QuotaWindow(), lambda: 0)
         access = Access(rules, lambda: self.image)
         self.sessions = FetchManager(FetchSessionCache(slots, random.Random(1)))
         self.produce = Produce(self.manager, access, lambda: self.image)

@@ -178,7 +178,7 @@ def test_a_handler_that_answers_at_once() -> None:
         1,
         clock,
         effects,
-        quotas=ClientQuotas(clock, QuotaWindow()),
+        quotas=ClientQuotas(clock, QuotaWindow(), lambda: 0),
         metrics=RequestMetrics(lambda: 0),
     )
     front.serve()

@@ -149,7 +149,7 @@ class Records:
         self.events = Queue()
         self.effects = []
         self.clock = Clock(now())
-        quotas = ClientQuotas(self.clock, QuotaWindow())
+        quotas = ClientQuotas(self.clock, QuotaWindow(), lambda: 0)
         metrics = RequestMetrics(time.monotonic_ns)
         self.front = Front({}, 1 << 20, self.clock, self.effects, quotas=quotas, metrics=metrics)
         self.is_ready = self.is_broken = False

@@ -184,6 +184,9 @@ def test_a_high_watermark_is_no_field_of_version_17() -> None:
     _, position = codec.split_request(frame)
     read = [codec.read_request(1, version, frame, position) for version in (17, 18)]
     assert [fetch.high_watermark for fetch in read] == [HIGH_WATERMARK_UNSUPPORTED, 5]
+    silent = replace(request, high_watermark=HIGH_WATERMARK_UNSUPPORTED)
+    bodies = [metadata_fetch.encode_request(version, silent) for version in (17, 18)]
+    assert bodies[0] == bodies[1]
 
 
 def test_another_topic_stays_with_kio() -> None:
