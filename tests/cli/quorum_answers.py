@@ -29,7 +29,7 @@ from metadata.control_records import KRaftVoters, LeaderChange, control_type, de
 from tests.cli.golden import Recorded, Verdict, outputs
 from tests.cli.recorded_cluster import states
 from tests.metadata.golden_logs import checkpoints, log_batches, log_bytes
-from tests.quorum_controller.recorded_pairs import pairs
+from tests.wire.recorded_pairs import pairs
 from wire.batches.batch import iterate_batches
 from wire.messages import codec
 

@@ -1,8 +1,6 @@
 """Inputs of the data plane: message sets, Produce requests, batches that producers send."""
 
 import importlib
-import json
-import lzma
 import struct
 import zlib
 from functools import cache
@@ -22,6 +20,7 @@ from storage.logs.log_validator import (
 )
 from tests.fuzz.batch_targets import golden_batches
 from tests.fuzz.engine import Target
+from tests.wire.recorded_pairs import of_key
 from wire.batches.batch import Batch, BatchHeader, RecordView, encode_records, iterate_batches
 from wire.batches.compression import Codec, compress
 from wire.batches.legacy_batch import LegacyBatch, LegacyRecord, iterate_any
@@ -97,13 +96,11 @@ def _legacy_fits(
 @cache
 def _requests() -> tuple[bytes, ...]:
     """Produce requests: a byte of the version, then the body."""
-    lines = lzma.decompress((GOLDEN / "wire" / "all-pairs.jsonl.xz").read_bytes()).splitlines()
     found = []
-    for pair in map(json.loads, lines):
-        if pair["api_key"] == 0:
-            frame = bytes.fromhex(pair["request_hex"])
-            _, position = split_request(frame)
-            found.append(bytes([pair["api_version"]]) + frame[position:])
+    for pair in of_key(0):
+        frame = bytes.fromhex(pair["request_hex"])
+        _, position = split_request(frame)
+        found.append(bytes([pair["api_version"]]) + frame[position:])
     return tuple(found)
 
 
@@ -142,11 +139,10 @@ def _topic(version: int, topic: object) -> str | bytes:
 @cache
 def _responses() -> tuple[bytes, ...]:
     """Fetch responses: a byte of the version, then the body."""
-    lines = lzma.decompress((GOLDEN / "wire" / "all-pairs.jsonl.xz").read_bytes()).splitlines()
     return tuple(
         bytes([pair["api_version"]]) + bytes.fromhex(pair["response_hex"])[5:]
-        for pair in map(json.loads, lines)
-        if pair["api_key"] == 1 and pair["api_version"] >= replica_fetch.VERSION_MIN
+        for pair in of_key(1)
+        if pair["api_version"] >= replica_fetch.VERSION_MIN
     )
 
 

@@ -11,7 +11,7 @@ from functools import cache
 from metadata.records import NoOpRecord
 from tests.metadata.golden_logs import log_batches
 from tests.quorum_controller.history import MARKERS, history
-from tests.quorum_controller.recorded_pairs import pairs
+from tests.wire.recorded_pairs import pairs
 
 DESCRIBE_QUORUM = 55
 ANSWER_MS = 4

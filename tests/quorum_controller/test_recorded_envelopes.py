@@ -15,7 +15,6 @@ from quorum_controller.configs.topic_defaults import TopicConfigDefaults
 from quorum_controller.queries import QUERIES
 from quorum_controller.result import RequestContext
 from tests.quorum_controller.history import decoded, label, queried, response_frame
-from tests.quorum_controller.recorded_pairs import answered, key
 from tests.quorum_controller.recorded_time import last_changes, place
 from tests.quorum_controller.replay import (
     FEATURES,
@@ -26,6 +25,7 @@ from tests.quorum_controller.replay import (
     settled,
     without_id,
 )
+from tests.wire.recorded_pairs import answered, key
 from wire.api_keys import CREATE_TOPICS, DESCRIBE_QUORUM
 from wire.errors import ErrorCode
 from wire.messages import codec

@@ -13,7 +13,6 @@ from broker_publisher.responses import ResponseContext, describe_cluster, metada
 from metadata.records import BrokerRegistrationChangeRecord
 from quorum_controller.handlers import refusal
 from tests.quorum_controller.history import decoded, history, label, response_frame
-from tests.quorum_controller.recorded_pairs import answered, key
 from tests.quorum_controller.recorded_time import (
     asked_ms,
     changes_at_once,
@@ -22,6 +21,7 @@ from tests.quorum_controller.recorded_time import (
     written_ms,
 )
 from tests.quorum_controller.replay import FEATURES_OF_4_3, as_sets, config_of, heard, replayed
+from tests.wire.recorded_pairs import answered, key
 from wire.api_keys import METADATA
 from wire.errors import ApiError, ErrorCode
 from wire.messages import codec

@@ -11,10 +11,7 @@ have the contents that were read is no comparison: they are the recorded ones.
 """
 
 import base64
-import json
-import lzma
 import random
-from pathlib import Path
 
 import pytest
 
@@ -24,19 +21,18 @@ from replication.leader.fetch_session import (
     FetchSessionCache,
     FetchSessionRequest,
 )
+from tests.wire.recorded_pairs import of_key
 from wire.errors import ErrorCode
 from wire.messages.fetch_response import FetchedPartition
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "wire" / "all-pairs.jsonl.xz"
 QUIET = (bytes(16), 0)
 
 
 def recorded():
     """Samples by connection and id of the session, in order of time; those alone are left out."""
     sessions = {}
-    for line in lzma.decompress(GOLDEN.read_bytes()).splitlines():
-        pair = json.loads(line)
-        if pair["api_key"] != 1 or pair["api_version"] < 13 or "raft" in pair["flags"]:
+    for pair in of_key(1):
+        if pair["api_version"] < 13 or "raft" in pair["flags"]:
             continue
         session_id = pair["decoded"]["response"]["body"]["sessionId"]
         if session_id:

@@ -1,11 +1,8 @@
 """Every recorded request and answer, of every API: read and written again byte for byte."""
 
-import json
-import lzma
-from pathlib import Path
-
 import pytest
 
+from tests.wire.recorded_pairs import pairs
 from wire.messages.codec import (
     decode_request,
     decode_response,
@@ -14,8 +11,7 @@ from wire.messages.codec import (
     split_request,
 )
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "wire" / "all-pairs.jsonl.xz"
-PAIRS = [json.loads(line) for line in lzma.decompress(GOLDEN.read_bytes()).splitlines()]
+PAIRS = pairs()
 ONLY_READ = {
     **dict.fromkeys([0, 8, 9, 10, 13, 24], "of records, groups and transactions: not served"),
     (1, 11): "names of topics, where Fetch has ids since 13",

@@ -1,10 +1,5 @@
 """One broker with partitions over logs in memory, whose handlers of requests are asked."""
 
-import json
-import lzma
-from functools import cache
-from pathlib import Path
-
 import msgspec
 from immutables import Map
 
@@ -20,11 +15,11 @@ from quorum_controller.security.authorization import (
     ResourceType,
 )
 from tests.broker.metadata_log import A, MetadataLog
+from tests.wire.recorded_pairs import named
 from wire.connections.headers import RequestHeader
 from wire.errors import ErrorCode
 from wire.messages import codec
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "wire" / "all-pairs.jsonl.xz"
 ALICE = Caller("User:alice", "10.0.0.1")
 
 
@@ -101,15 +96,9 @@ def ask(handler, api_key, version, body):
     return answer
 
 
-@cache
-def recorded_lines():
-    return lzma.decompress(GOLDEN.read_bytes()).decode().splitlines()
-
-
 def recorded(pair_id):
     """An exchange between a client and Kafka, as frames."""
-    (line,) = [line for line in recorded_lines() if f'"{pair_id}"' in line]
-    pair = json.loads(line)
+    pair = named(pair_id)
     return bytes.fromhex(pair["request_hex"]), bytes.fromhex(pair["response_hex"])
 
 

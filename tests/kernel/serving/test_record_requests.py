@@ -1,16 +1,16 @@
 """Produce, Fetch, ListOffsets, FindCoordinator in every version: refused at once, per partition."""
 
 import dataclasses
-import io
 import sys
 from typing import Any
 from uuid import UUID
 
 import pytest
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 
 from kernel.serving.record_requests import NO_GROUPS, NOT_PRODUCED
 from tests.kernel.harness import World
+from tests.wire.kio_frames import written
 from wire.connections.framing import FrameReader, frame
 from wire.connections.headers import RequestHeader, encode_request_header
 from wire.errors import ErrorCode
@@ -48,8 +48,6 @@ def make(api_key: int, version: int, class_name: str, /, **fields: Any) -> Any:
 def ask(world: World, api_key: int, version: int, body: Any) -> Any:
     """The answer in the class of its version; None when the connection closed instead."""
     header = RequestHeader(api_key, version, 5, "test")
-    content = io.BytesIO()
-    entity_writer(type(body))(content, body)
     start = encode_request_header(header, is_flexible=is_flexible(api_key, version))
     frames, answers = FrameReader(1 << 20), []
 
@@ -58,7 +56,7 @@ def ask(world: World, api_key: int, version: int, body: Any) -> Any:
         answers.append(frames.next_frame())
 
     pipe = world.open_client(1, "PLAINTEXT", received)
-    world.send(pipe, frame(start + content.getvalue()))
+    world.send(pipe, frame(start + written(body)))
     world.run_until(lambda: bool(answers) or not world.is_open(pipe), 1_000)
     if not answers:
         return None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.kernel.harness import World
-from tests.quorum_controller.recorded_pairs import answered
+from tests.wire.recorded_pairs import answered
 from wire.api_keys import API_VERSIONS, DESCRIBE_QUORUM
 from wire.messages import codec
 

@@ -1,9 +1,6 @@
 """Proposals of ISRs to the controller: what a request holds, and what its response answers."""
 
-import json
-import lzma
 from datetime import timedelta
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -23,12 +20,12 @@ from replication.leader.isr import (
     ProposedIsr,
     outcome_of,
 )
+from tests.wire.recorded_pairs import of_key
 from wire.api_keys import ALTER_PARTITION
 from wire.errors import ErrorCode
 from wire.messages import codec
 from wire.messages.codec import decode_request, decode_response, encode_request, split_request
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "wire" / "all-pairs.jsonl.xz"
 ONE, TWO = bytes(15) + b"\1", bytes(15) + b"\2"
 NEW = codec.newest(ALTER_PARTITION, "response")
 
@@ -228,8 +225,7 @@ def test_answers_belong_to_a_request():
 
 
 def recorded():
-    pairs = [json.loads(line) for line in lzma.decompress(GOLDEN.read_bytes()).splitlines()]
-    return {pair["id"]: pair for pair in pairs if pair["api_key"] == ALTER_PARTITION}
+    return {pair["id"]: pair for pair in of_key(ALTER_PARTITION)}
 
 
 RECORDED = recorded()

@@ -1,19 +1,15 @@
 """Fetch requests of every version: what is read equals what kio wrote, and real Kafka's frames."""
 
 import importlib
-import io
-import json
-import lzma
-import zlib
 from datetime import timedelta
-from pathlib import Path
-from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 
+from tests.wire.kio_frames import topic_id, written
+from tests.wire.recorded_pairs import of_key
 from wire.errors import RemoteProtocolError
 from wire.messages import codec
 from wire.messages.fetch_request import (
@@ -23,11 +19,10 @@ from wire.messages.fetch_request import (
     decode_fetch_request,
 )
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "wire" / "all-pairs.jsonl.xz"
 FRAMES = [
     (pair["api_version"], bytes.fromhex(pair["request_hex"]))
-    for pair in map(json.loads, lzma.decompress(GOLDEN.read_bytes()).splitlines())
-    if pair["api_key"] == 1 and VERSION_MIN <= pair["api_version"] <= VERSION_MAX
+    for pair in of_key(1)
+    if VERSION_MIN <= pair["api_version"] <= VERSION_MAX
 ]
 NUMBERS = st.integers(-1, 2**31 - 1)
 OFFSETS = st.integers(-1, 2**63 - 1)
@@ -47,16 +42,6 @@ TOPICS = st.dictionaries(NAMES, st.lists(ROWS, max_size=3), max_size=3)
 
 def schema(version):
     return importlib.import_module(f"kio.schema.fetch.v{version}.request")
-
-
-def written(entity):
-    content = io.BytesIO()
-    entity_writer(type(entity))(content, entity)
-    return content.getvalue()
-
-
-def topic_id(name):
-    return UUID(int=zlib.crc32(name.encode()) + 1)
 
 
 def topic_field(version, name):

@@ -1,21 +1,17 @@
 """Fetch responses of brokers: with the records between the pieces they equal those of kio."""
 
 import importlib
-import io
-import json
-import lzma
-import zlib
 from datetime import timedelta
 from itertools import chain, zip_longest
-from pathlib import Path
-from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 from msgspec.structs import replace
 
+from tests.wire.kio_frames import topic_id, written
+from tests.wire.recorded_pairs import of_key
 from wire.errors import ErrorCode
 from wire.messages.fetch_response import (
     VERSION_MAX,
@@ -25,12 +21,7 @@ from wire.messages.fetch_response import (
 )
 from wire.messages.fields import LeaderEndpoint
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "wire" / "all-pairs.jsonl.xz"
-PAIRS = [
-    pair
-    for pair in map(json.loads, lzma.decompress(GOLDEN.read_bytes()).splitlines())
-    if pair["api_key"] == 1 and pair["api_version"] >= VERSION_MIN and pair["response_hex"]
-]
+PAIRS = [pair for pair in of_key(1) if pair["api_version"] >= VERSION_MIN and pair["response_hex"]]
 NAMES = st.text(min_size=1, max_size=140)
 OFFSETS = st.integers(-1, 2**63 - 1)
 ANSWERS = st.builds(
@@ -62,16 +53,6 @@ ENDPOINTS = st.lists(
 
 def schema(version: int):
     return importlib.import_module(f"kio.schema.fetch.v{version}.response")
-
-
-def topic_id(name: str) -> UUID:
-    return UUID(int=zlib.crc32(name.encode()) + 1)
-
-
-def written(entity) -> bytes:
-    content = io.BytesIO()
-    entity_writer(type(entity))(content, entity)
-    return content.getvalue()
 
 
 def kio_partition(kio, version: int, answer: FetchedPartition, records: bytes):

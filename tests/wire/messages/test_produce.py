@@ -1,19 +1,15 @@
 """Produce: requests and responses of every version equal kio's, and real Kafka's frames."""
 
 import importlib
-import io
-import json
-import lzma
-import zlib
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 
+from tests.wire.kio_frames import topic_id, written
+from tests.wire.recorded_pairs import of_key
 from wire.errors import ErrorCode, RemoteProtocolError
 from wire.messages.codec import split_request
 from wire.messages.fields import LeaderEndpoint
@@ -26,12 +22,7 @@ from wire.messages.produce import (
     encode_produce_response,
 )
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "wire" / "all-pairs.jsonl.xz"
-PAIRS = [
-    pair
-    for pair in map(json.loads, lzma.decompress(GOLDEN.read_bytes()).splitlines())
-    if pair["api_key"] == 0
-]
+PAIRS = of_key(0)
 VERSIONS = st.integers(VERSION_MIN, VERSION_MAX)
 TOPIC_ID_VERSION = 13
 RECORDS = st.none() | st.binary(max_size=200)
@@ -40,18 +31,8 @@ NAMES = st.text(min_size=1, max_size=150)
 TOPICS = st.dictionaries(NAMES, PARTITIONS, max_size=4)
 
 
-def topic_id(name: str) -> UUID:
-    return UUID(int=zlib.crc32(name.encode()) + 1)
-
-
 def schema(version: int, kind: str):
     return importlib.import_module(f"kio.schema.produce.v{version}.{kind}")
-
-
-def written(entity) -> bytes:
-    content = io.BytesIO()
-    entity_writer(type(entity))(content, entity)
-    return content.getvalue()
 
 
 def topic_field(version: int, name: str) -> dict:

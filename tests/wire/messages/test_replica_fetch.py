@@ -1,7 +1,6 @@
 """Fetch as a follower writes and reads it: in every version what kio reads and writes."""
 
 import importlib
-import io
 from datetime import timedelta
 from itertools import groupby
 from uuid import UUID
@@ -9,8 +8,9 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 
+from tests.wire.kio_frames import written
 from wire.errors import ErrorCode, RemoteProtocolError
 from wire.messages.replica_fetch import (
     VERSION_MAX,
@@ -55,12 +55,6 @@ REQUESTS = st.builds(
 
 def schema(version: int, kind: str):
     return importlib.import_module(f"kio.schema.fetch.v{version}.{kind}")
-
-
-def written(entity) -> bytes:
-    content = io.BytesIO()
-    entity_writer(type(entity))(content, entity)
-    return content.getvalue()
 
 
 def kio_row(kio, version: int, partition: int, row: ReplicaFetchRow):

@@ -1,9 +1,6 @@
 """The blocking producer: bytes as Kafka's, retries, sequences, batches."""
 
-import json
-import lzma
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +10,10 @@ from cli.records.clients.partitioner import Partitioner, murmur2
 from cli.records.clients.producer import Delivered, Outgoing, Producer, ProducerConfig, SendError
 from cli.records.clients.topic_metadata import NO_LEADER, Partition, Topic
 from tests.cli.records.broker import INIT_PRODUCER_ID, METADATA, PRODUCE, Broker, Log, first_batch
+from tests.wire.recorded_pairs import named
 from wire.batches.batch import iterate_batches
 from wire.batches.compression import Codec
 from wire.messages.codec import decode_request, encode_request, split_request
-
-PAIRS = Path(__file__).resolve().parents[3] / "golden" / "wire" / "all-pairs.jsonl.xz"
 
 
 class Ends(list[Delivered | SendError]):
@@ -47,13 +43,8 @@ def produced(broker: Broker) -> list[Any]:
     return [body for key, body in broker.asked if key == PRODUCE]
 
 
-def recorded(name: str) -> Any:
-    with lzma.open(PAIRS, "rt") as lines:
-        return next(pair for line in lines if (pair := json.loads(line))["id"] == name)
-
-
 def test_the_frames_are_those_of_kafkas_console_producer() -> None:
-    pair = recorded("static-4.3.1-00213")
+    pair = named("static-4.3.1-00213")
     frame = bytes.fromhex(pair["request_hex"])
     body = decode_request(PRODUCE, 13, frame[split_request(frame)[1] :])
     batch = first_batch(body.topic_data[0].partition_data[0].records)
@@ -65,7 +56,7 @@ def test_the_frames_are_those_of_kafkas_console_producer() -> None:
     made.flush()
     asked = dict(broker.asked)
     ids = encode_request(INIT_PRODUCER_ID, 5, 6, "console-producer", asked[INIT_PRODUCER_ID])
-    assert ids.hex() == recorded("static-4.3.1-00212")["request_hex"]
+    assert ids.hex() == named("static-4.3.1-00212")["request_hex"]
     ours = encode_request(PRODUCE, 13, 8, "console-producer", asked[PRODUCE])
     theirs = body.topic_data[0].topic_id.bytes
     assert ours.replace(broker.topics["t"].id.bytes, theirs) == frame

@@ -19,6 +19,17 @@ def answered(*apis):
     return [pair for pair in pairs() if pair["api"] in apis and pair["response_hex"]]
 
 
+def of_key(api_key):
+    """The pairs of an API, with an answer or without."""
+    return [pair for pair in pairs() if pair["api_key"] == api_key]
+
+
+def named(pair_id):
+    """The pair of an id."""
+    (pair,) = [pair for pair in pairs() if pair["id"] == pair_id]
+    return pair
+
+
 def key(pair):
     """Key of a pair in the lists of exceptions."""
     return pair["scenario"], pair["ms"]
