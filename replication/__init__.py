@@ -15,8 +15,8 @@ Interface:
   partitions to read and selects the rows of the response (KIP-227).
 - `leader.purgatory.Purgatory`: `try_complete_else_watch`, `check(key)`, `expire(now_ms)`;
   operations that wait for an event, each until its deadline.
-- `leader.delayed`: `DelayedProduce`, `DelayedFetch`, `DelayedDeleteRecords`, and their conditions
-  as functions.
+- `leader.delayed`, `leader.delayed_fetch`: `DelayedProduce`, `DelayedDeleteRecords`,
+  `DelayedFetch`, and their conditions as functions; `leader.waiting`: those that wait, by kind.
 - `leader.replica.ReplicaState`: a follower as its leader knows it from its fetches.
 - `leader.isr`: the committed and pending ISRs of a led partition, what an answer of the controller
   means, high and low watermark; values and functions of values.

@@ -25,7 +25,7 @@ from replication.follower.following import (
     begins_anew_with,
     truncation_offset,
 )
-from replication.leader.delayed import FetchParams
+from replication.leader.fetch_params import FetchParams
 from replication.leader.fetch_session import FetchPartition
 from replication.leader.isr import LeaderAndIsr, Outcome, ProposedIsr
 from replication.leader.leadership import (

@@ -21,13 +21,11 @@ from replication.leader.appending import AppendResult, append_batch
 from replication.leader.delayed import (
     AwaitedOffset,
     DelayedDeleteRecords,
-    DelayedFetch,
     DelayedProduce,
     DeletedRecords,
-    FetchParams,
-    FetchStatus,
-    is_answered_at_once,
 )
+from replication.leader.delayed_fetch import DelayedFetch, FetchStatus, is_answered_at_once
+from replication.leader.fetch_params import FetchParams
 from replication.leader.fetching import (
     PartitionRead,
     ReadRules,
@@ -38,14 +36,13 @@ from replication.leader.fetching import (
 from replication.leader.flush_gate import AppendResults, Flushed, FlushGate
 from replication.leader.isr import committed_isr
 from replication.leader.leadership import ALL_IN_SYNC, Changed, Leadership
-from replication.leader.purgatory import Purgatory
-from replication.log_offsets import LogOffsetSnapshot
+from replication.leader.waiting import Waiting, Withdraw
 from replication.partition import Partition
 from storage.producers.producer_state import Origin
 from wire.batches.batch import Batch
 from wire.errors import ErrorCode
 from wire.messages.codec import Entity
-from wire.types import BrokerEpoch, LeaderEpoch, NodeId, Offset, OffsetAndEpoch, TopicIdPartition
+from wire.types import BrokerEpoch, NodeId, Offset, TopicIdPartition
 
 if TYPE_CHECKING:
     from kio.schema.alter_partition.v3.response import AlterPartitionResponse
@@ -55,11 +52,6 @@ AnswerAppend = Callable[[AppendResults], None]
 AnswerFetch = Callable[[Sequence[PartitionRead]], None]
 """Function that takes the reads with their records: it sends or closes each."""
 AnswerDeletion = Callable[[DeletionResults], None]
-Withdraw = Callable[[], None]
-"""Ends a request that waits, whose client has gone: it is not answered."""
-WAIT_MS_MAX: Final = 600_000
-"""Longest wait of a request, whatever it asks for: Kafka closes its connection as idle by then
-(`connections.max.idle.ms`). A connection that is not read does not tell when its client goes."""
 SHRINKS_PER_TICK: Final = 50
 """Partitions whose ISR is looked at in one step, about a millisecond: others wait meanwhile."""
 _REQUIRED_ACKS: Final = (ALL_IN_SYNC, 0, 1)
@@ -88,6 +80,14 @@ def _with_codes(
     return {
         key: msgspec.structs.replace(result, code=codes[key]) for key, result in results.items()
     }
+
+
+def _end_produce(produce: DelayedProduce[_Produce]) -> None:
+    produce.request.answer(_with_codes(produce.request.results, produce.results))
+
+
+def _end_deletion(deletion: DelayedDeleteRecords[AnswerDeletion]) -> None:
+    deletion.request(deletion.results)
 
 
 def _withdrawn(gate: FlushGate, withdraw: Withdraw | None) -> None:
@@ -136,11 +136,9 @@ class ReplicaManager:
         self._next_shrink_ms = clock.now_ms + self._shrink_interval_ms
         self._to_shrink: deque[TopicIdPartition] = deque()
         """Partitions that the running check of ISRs has not seen."""
-        self._produces: Purgatory[TopicIdPartition, DelayedProduce[_Produce]] = Purgatory()
-        self._fetches: Purgatory[TopicIdPartition, DelayedFetch[_Fetch]] = Purgatory()
-        self._deletions: Purgatory[TopicIdPartition, DelayedDeleteRecords[AnswerDeletion]] = (
-            Purgatory()
-        )
+        self._produces = Waiting(clock, _end_produce)
+        self._fetches = Waiting(clock, self._end_fetch)
+        self._deletions = Waiting(clock, _end_deletion)
         self.partitions: dict[TopicIdPartition, Partition] = {}
         """The hosted partitions, also those whose log is offline or not open yet."""
 
@@ -201,21 +199,15 @@ class ReplicaManager:
 
     def check(self, key: TopicIdPartition) -> None:
         """Try all requests that wait for a partition: it has another role, epoch or end."""
-        for produce in self._produces.check(key):
-            self._end_produce(produce)
-        for fetch in self._fetches.check(key):
-            self._end_fetch(fetch)
-        for deletion in self._deletions.check(key):
-            deletion.request(deletion.results)
+        self._produces.check(key)
+        self._fetches.check(key)
+        self._deletions.check(key)
 
     def check_all(self, keys: Sequence[TopicIdPartition]) -> None:
         """As `check`, of the partitions of one image: each request is tried once."""
-        for produce in self._produces.check_all(keys):
-            self._end_produce(produce)
-        for fetch in self._fetches.check_all(keys):
-            self._end_fetch(fetch)
-        for deletion in self._deletions.check_all(keys):
-            deletion.request(deletion.results)
+        self._produces.check_all(keys)
+        self._fetches.check_all(keys)
+        self._deletions.check_all(keys)
 
     # -- Produce --------------------------------------------------------------------------------
 
@@ -262,7 +254,7 @@ class ReplicaManager:
                 self._on_failure(key, step.failure)
             if step.changed is not None:
                 self.took(key, step.changed)
-                self._check_fetches(key)
+                self._fetches.check(key)
         return None if gate.is_done else partial(_withdrawn, gate, withdraw)
 
     def _answer_when_committed(self, request: _Produce, timeout_ms: int) -> Withdraw | None:
@@ -272,20 +264,7 @@ class ReplicaManager:
             for key, result in results.items()
         }
         produce = DelayedProduce(request, statuses, self._leader)
-        watched = self._produces.try_complete_else_watch(
-            produce, statuses, self._deadline_ms(timeout_ms)
-        )
-        if watched is None:
-            self._end_produce(produce)
-            return None
-        return partial(self._produces.cancel, watched)
-
-    def _deadline_ms(self, wait_ms: int) -> int:
-        return self._clock.now_ms + min(wait_ms, WAIT_MS_MAX)
-
-    def _end_produce(self, produce: DelayedProduce[_Produce]) -> None:
-        request = produce.request
-        request.answer(_with_codes(request.results, produce.results))
+        return self._produces.add(produce, statuses, timeout_ms)
 
     # -- Fetch ----------------------------------------------------------------------------------
 
@@ -316,16 +295,11 @@ class ReplicaManager:
                 _Fetch(wanted, max_bytes, answer),
                 params,
                 {read.wanted.key: FetchStatus(read.start, read.wanted.request) for read in reads},
-                self,
+                self.partition_of,
+                self.is_throttled,
             )
             keys = [each.key for each in wanted]
-            watched = self._fetches.try_complete_else_watch(
-                fetch, keys, self._deadline_ms(params.max_wait_ms)
-            )
-            if watched is None:
-                self._end_fetch(fetch)
-            else:
-                withdraw = partial(self._fetches.cancel, watched)
+            withdraw = self._fetches.add(fetch, keys, params.max_wait_ms)
         for read in reads:
             self.took(read.wanted.key, read.changed)
         return withdraw
@@ -360,36 +334,6 @@ class ReplicaManager:
         request.answer(
             self._read(fetch.params, request.wanted, request.max_bytes, updates_replicas=False)
         )
-
-    def _check_fetches(self, key: TopicIdPartition) -> None:
-        for fetch in self._fetches.check(key):
-            self._end_fetch(fetch)
-
-    def offset_snapshot(
-        self,
-        partition: TopicIdPartition,
-        current_leader_epoch: LeaderEpoch | None,
-        *,
-        is_leader_only: bool,
-    ) -> LogOffsetSnapshot | ErrorCode:
-        """The ends of the log, or why it may not be read."""
-        found = self.partition_of(partition)
-        if isinstance(found, ErrorCode):
-            return found
-        return found.offset_snapshot(current_leader_epoch, is_leader_only=is_leader_only)
-
-    def end_of_epoch(
-        self,
-        partition: TopicIdPartition,
-        current_leader_epoch: LeaderEpoch | None,
-        epoch: LeaderEpoch,
-    ) -> OffsetAndEpoch | None:
-        """Largest epoch up to the one given, with its end offset; None if unknown, or an error."""
-        found = self.partition_of(partition)
-        if isinstance(found, ErrorCode):
-            return None
-        end = found.end_of_epoch(current_leader_epoch, epoch, is_leader_only=False)
-        return None if isinstance(end, ErrorCode) else end
 
     def is_throttled(self, partition: TopicIdPartition, replica_id: NodeId) -> bool:
         """True if a follower that is not in sync gets no records: the quota is used up."""
@@ -430,13 +374,7 @@ class ReplicaManager:
             else:
                 statuses[key] = AwaitedOffset(deletion.requested_offset)
         delayed = DelayedDeleteRecords(answer, statuses, self._leader)
-        watched = self._deletions.try_complete_else_watch(
-            delayed, statuses, self._deadline_ms(timeout_ms)
-        )
-        if watched is None:
-            answer(delayed.results)
-            return None
-        return partial(self._deletions.cancel, watched)
+        return self._deletions.add(delayed, statuses, timeout_ms)
 
     # -- ISR ------------------------------------------------------------------------------------
 
@@ -478,14 +416,11 @@ class ReplicaManager:
     def tick(self) -> None:
         """Answer the requests whose deadline has come; shrink ISRs if it is time."""
         now_ms = self._clock.now_ms
-        for produce in self._produces.expire(now_ms):
+        for produce in self._produces.expire():
             self._counters.expired_produces += len(produce.pending)
-            self._end_produce(produce)
-        for fetch in self._fetches.expire(now_ms):
+        for fetch in self._fetches.expire():
             self._counters.expired(is_follower=fetch.params.replica_id is not None)
-            self._end_fetch(fetch)
-        for deletion in self._deletions.expire(now_ms):
-            deletion.request(deletion.results)
+        self._deletions.expire()
         if now_ms >= self._next_shrink_ms:
             self._next_shrink_ms = now_ms + self._shrink_interval_ms
             self._to_shrink = deque(self.partitions)

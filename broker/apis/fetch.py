@@ -20,7 +20,7 @@ from metadata.image import Image
 from network.clock import Clock
 from quorum_controller.security.authorization import Operation
 from replication.counters import Counters
-from replication.leader.delayed import FetchParams
+from replication.leader.fetch_params import FetchParams
 from replication.leader.fetch_session import (
     FetchContext,
     FetchManager,

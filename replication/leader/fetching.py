@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from replication.leader.appending import DISK_ERRORS
-from replication.leader.delayed import FetchParams
+from replication.leader.fetch_params import FetchParams
 from replication.leader.fetch_session import FetchPartition
 from replication.leader.leadership import UNCHANGED, Changed
 from replication.leader.replica_selector import ReplicaSelector

@@ -11,23 +11,30 @@ wheel, and an operation leaves all its keys when it completes, so nothing is lef
 from collections.abc import Hashable, Iterable
 from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 DEAD_MAX: Final = 1_000
 """Completed operations in the heap of deadlines, beyond as many as are watched, before it is made
 anew: Kafka's purge interval."""
 
 
-class DelayedOperation(Protocol):
+Key_contra = TypeVar("Key_contra", bound=Hashable, contravariant=True)
+
+
+class DelayedOperation(Protocol[Key_contra]):
     """Operation that a purgatory can hold."""
 
-    def try_complete(self) -> bool:
-        """True if the operation is complete; it may keep what it has seen."""
+    def try_complete(self, changed: Iterable[Key_contra]) -> bool:
+        """True if the operation is complete; it keeps what it has seen.
+
+        Args:
+            changed: those of its keys to which something happened since; all at the first time.
+        """
         ...
 
 
 Key = TypeVar("Key", bound=Hashable)
-Operation = TypeVar("Operation", bound=DelayedOperation)
+Operation = TypeVar("Operation", bound=DelayedOperation[Any])
 
 
 class Watched(Generic[Key, Operation]):
@@ -67,9 +74,10 @@ class Purgatory(Generic[Key, Operation]):
             keys: at least one, unless the operation is complete.
             deadline_ms: instant at which it is completed as it is.
         """
-        if operation.try_complete():
+        once = tuple(dict.fromkeys(keys))
+        if operation.try_complete(once):
             return None
-        watched = Watched(operation, tuple(dict.fromkeys(keys)), next(self._numbers))
+        watched = Watched(operation, once, next(self._numbers))
         assert watched.keys, "only its deadline would reach an operation without keys"
         for key in watched.keys:
             self._by_key.setdefault(key, {})[watched.number] = watched
@@ -82,19 +90,22 @@ class Purgatory(Generic[Key, Operation]):
         of_key = self._by_key.get(key)
         if of_key is None:
             return []
-        return self._tried(tuple(of_key.values()))
+        return self._tried((watched, (key,)) for watched in tuple(of_key.values()))
 
     def check_all(self, keys: Iterable[Key]) -> list[Operation]:
         """As `check`, of keys to which something happened at once: each operation is tried once."""
-        found: dict[int, Watched[Key, Operation]] = {}
+        found: dict[int, tuple[Watched[Key, Operation], list[Key]]] = {}
         for key in keys:
-            found.update(self._by_key.get(key, {}))
+            for number, watched in self._by_key.get(key, {}).items():
+                found.setdefault(number, (watched, []))[1].append(key)
         return self._tried([found[number] for number in sorted(found)])
 
-    def _tried(self, tried: Iterable[Watched[Key, Operation]]) -> list[Operation]:
+    def _tried(
+        self, tried: Iterable[tuple[Watched[Key, Operation], Iterable[Key]]]
+    ) -> list[Operation]:
         completed = []
-        for watched in tried:
-            if watched.operation.try_complete():
+        for watched, changed in tried:
+            if watched.operation.try_complete(changed):
                 self._end(watched)
                 completed.append(watched.operation)
         return completed

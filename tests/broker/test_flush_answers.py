@@ -1,6 +1,7 @@
 """`flush.messages`: the answer to a Produce leaves behind the flush, which Kafka does before it."""
 
 import errno
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.broker.brokers import LOG_DIR, Driven
 from tests.broker.metadata_log import A
 from tests.broker.test_disk_faults import BATCH_BYTES, asked
 from tests.broker.test_failing_disks import codes, to_both
+from tests.storage.test_unified_log import produced
 from wire.api_keys import PRODUCE
 from wire.errors import ErrorCode
 from wire.messages import codec
@@ -25,6 +27,13 @@ def started(**configs: str) -> Driven:
     driven.start()
     driven.connect()
     return driven
+
+
+def with_records(body: Any, records: bytes) -> Any:
+    (topic,) = body.topic_data
+    (row,) = topic.partition_data
+    rows = (replace(row, records=records),)
+    return replace(body, topic_data=(replace(topic, partition_data=rows),))
 
 
 def sent(driven: Driven, body: Any) -> tuple[list[Effect], list[RunWork]]:
@@ -56,6 +65,22 @@ def test_a_flush_that_fails_is_an_error_for_the_client(acks: int) -> None:
     effects = ended(driven, work, OSError(errno.EIO, "broken"))
     assert codes(PRODUCE, 13, effects) == [[STORAGE_ERROR]]
     assert [each.path for each in effects if isinstance(each, DirectoryFailed)] == [LOG_DIR]
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("error", [None, OSError(errno.EIO, "broken")])
+def test_a_duplicate_waits_for_the_flush_of_the_first(acks: int, error: OSError | None) -> None:
+    """Kafka holds the lock of the log meanwhile."""
+    driven = started(flush_messages="1")
+    once = with_records(asked(b"x", acks), bytes(produced(1_000_000, producer=8).buffer))
+    _, (first,) = sent(driven, once)
+    effects, (second,) = sent(driven, once)
+    assert codes(PRODUCE, 13, effects) == []
+    code = NONE if error is None else STORAGE_ERROR
+    assert codes(PRODUCE, 13, ended(driven, first, error)) == [[code]]
+    assert codes(PRODUCE, 13, ended(driven, second)) == [[code]]
+    if error is None:
+        assert driven.broker._replicas.partitions[A, 0].log.end_offset == 1
 
 
 def test_every_partition_is_waited_for_and_told_its_own_end() -> None:

@@ -31,7 +31,7 @@ from broker.events import (
     TimeAdvanced,
 )
 from metadata.records import RegisterBrokerRecord, RegisteredEndpoint, UnfenceBrokerRecord
-from replication.replica_manager import WAIT_MS_MAX
+from replication.leader.waiting import WAIT_MS_MAX
 from tests.broker.brokers import Driven, response
 from tests.broker.fronts import LISTENER, content
 from tests.broker.metadata_log import D1, A, MetadataLog

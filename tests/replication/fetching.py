@@ -13,7 +13,7 @@ from network.sampled_rate import QuotaWindow
 from replication.counters import Counters
 from replication.follower.fetcher import FollowerBroker, ReplicaFetchConfig
 from replication.follower.fetchers import Fetchers
-from replication.leader.delayed import FetchParams
+from replication.leader.fetch_params import FetchParams
 from replication.leader.fetch_session import (
     FetchManager,
     FetchPartition,

@@ -7,7 +7,7 @@ from network.clock import Clock, Now
 from network.sampled_rate import QuotaWindow
 from replication.counters import Counters
 from replication.leader.alter_partition import AlterPartitions
-from replication.leader.delayed import FetchParams
+from replication.leader.fetch_params import FetchParams
 from replication.leader.fetch_session import FetchPartition
 from replication.leader.fetching import ReadRules, WantedPartition
 from replication.leader.replica_selector import ReplicaSelector, select_in_rack

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from metadata.image import Partition as PartitionRegistration
-from replication.leader.delayed import FetchParams
+from replication.leader.fetch_params import FetchParams
 from replication.leader.fetch_session import FetchPartition
 from replication.leader.leadership import LocalBroker
 from replication.partition import Partition, PartitionSettings

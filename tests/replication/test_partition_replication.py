@@ -7,11 +7,10 @@ from replication.follower.following import FetchedFromLeader, append_fetched, tr
 from replication.leader.delayed import (
     AwaitedOffset,
     DelayedDeleteRecords,
-    DelayedFetch,
     DelayedProduce,
     DeletedRecords,
-    FetchStatus,
 )
+from replication.leader.delayed_fetch import DelayedFetch, FetchStatus
 from replication.leader.fetch_session import FetchPartition
 from replication.leader.leadership import UNCHANGED, Leadership
 from replication.log_offsets import LogOffsetMetadata
@@ -218,7 +217,7 @@ def test_a_fetch_parks_at_a_follower_that_began_with_the_batch_that_holds_its_lo
     request = FetchPartition(fetch_offset=1, max_bytes=1 << 20, current_leader_epoch=1)
     params = msgspec.structs.replace(CONSUMER, max_wait_ms=9, is_leader_only=False)
     status = FetchStatus(LogOffsetMetadata(1, log.place_of(1)), request)
-    assert not DelayedFetch(None, params, {KEY: status}, Logs(partition)).try_complete()
+    assert not parked(partition, params, status).try_complete([KEY])
 
 
 @pytest.mark.parametrize(("start", "own", "first"), [(3, 0, 0), (2, 1, 0), (1, 0, -1)])
@@ -332,20 +331,13 @@ def test_the_walks_see_logs_that_diverge():
 KEY = (bytes(16), 0)
 
 
-class Logs:
-    """One partition, as parked fetches see the partitions of a broker."""
+def parked(partition, params, status):
+    """A Fetch of one partition."""
 
-    def __init__(self, partition):
-        self.partition = partition
+    def is_throttled(_key, replica_id):
+        return not partition.leadership.is_in_sync(replica_id)
 
-    def offset_snapshot(self, _partition, current_leader_epoch, *, is_leader_only):
-        return self.partition.offset_snapshot(current_leader_epoch, is_leader_only=is_leader_only)
-
-    def end_of_epoch(self, _partition, current_leader_epoch, epoch):
-        return self.partition.end_of_epoch(current_leader_epoch, epoch, is_leader_only=False)
-
-    def is_throttled(self, _partition, replica_id):
-        return not self.partition.leadership.is_in_sync(replica_id)
+    return DelayedFetch(None, params, {KEY: status}, lambda _: partition, is_throttled)
 
 
 def test_operations_wait_for_a_partition():
@@ -355,14 +347,13 @@ def test_operations_wait_for_a_partition():
     found = fetch(partition, 0)
     request = FetchPartition(fetch_offset=0, max_bytes=1 << 20, current_leader_epoch=1)
     params = msgspec.structs.replace(CONSUMER, max_wait_ms=9)
-    parked = DelayedFetch(None, params, {KEY: FetchStatus(found.start, request)}, Logs(partition))
-    waiting = [produce, delete, parked]
-    assert [each.try_complete() for each in waiting] == [False, False, False]
+    waiting = [produce, delete, parked(partition, params, FetchStatus(found.start, request))]
+    assert [each.try_complete([KEY]) for each in waiting] == [False, False, False]
     assert fetch(partition, 2, from_follower(2)).changed.high_watermark_raised
-    assert [each.try_complete() for each in waiting] == [True, False, True]
+    assert [each.try_complete([KEY]) for each in waiting] == [True, False, True]
     assert partition.delete_records_on_leader(1).changed == UNCHANGED
-    assert not delete.try_complete()
+    assert not delete.try_complete([KEY])
     assert fetch(partition, 2, from_follower(2), log_start_offset=1).changed.low_watermark_raised
-    assert delete.try_complete()
+    assert delete.try_complete([KEY])
     assert produce.results == {KEY: ErrorCode.none}
     assert delete.results == {KEY: DeletedRecords(ErrorCode.none, 1)}

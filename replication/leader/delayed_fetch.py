@@ -1,0 +1,191 @@
+"""The condition that a Fetch waits for: `min_bytes` to read, or a partition to be answered.
+
+What each partition had to read is kept: an event of one of a thousand partitions looks at one.
+
+apache/kafka: core/.../server/DelayedFetch.scala, ReplicaManager.scala (fetchMessages)
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+
+from replication.leader.fetch_params import FetchParams
+from replication.leader.fetch_session import FetchPartition
+from replication.leader.fetching import IsThrottled, PartitionOf
+from replication.log_offsets import LogOffsetMetadata, LogOffsetSnapshot
+from replication.partition import Partition
+from storage.logs.unified_log import FetchIsolation
+from wire.errors import ErrorCode
+from wire.messages.fetch_response import FetchedPartition
+from wire.types import OffsetAndEpoch, TopicIdPartition
+
+Request = TypeVar("Request")
+
+
+class FetchStatus(msgspec.Struct, frozen=True, gc=False):
+    """A partition of a Fetch that found too little to read."""
+
+    start: LogOffsetMetadata | None
+    """Place of the fetch offset; None if the read did not get so far."""
+    request: FetchPartition
+
+
+def is_answered_at_once(params: FetchParams, rows: Sequence[FetchedPartition]) -> bool:
+    """True if a Fetch that read these rows does not wait for more."""
+    return (
+        params.max_wait_ms <= 0
+        or not rows
+        or sum(row.records_bytes for row in rows) >= params.min_bytes
+        or any(
+            row.code is not ErrorCode.none
+            or row.diverging_epoch is not None
+            or row.preferred_read_replica != -1
+            for row in rows
+        )
+    )
+
+
+def fetchable_bytes(
+    params: FetchParams,
+    partition: Partition | ErrorCode,
+    status: FetchStatus,
+    *,
+    is_throttled: bool,
+) -> int | None:
+    """Bytes that a parked Fetch could read of a partition; None if it is to be answered.
+
+    It is answered if the log may not be read (another leader, epoch, directory) or was cut below
+    the fetch offset, if the offset lies on another segment than the end, or if the follower has to
+    truncate. A throttled follower reads nothing, and no segment is a reason to answer it.
+    """
+    start, request = status.start, status.request
+    if start is None:
+        return 0
+    if isinstance(partition, ErrorCode):
+        return None
+    snapshot = partition.offset_snapshot(
+        request.current_leader_epoch, is_leader_only=params.is_leader_only
+    )
+    if isinstance(snapshot, ErrorCode):
+        return None
+    end = _end(snapshot, params.isolation)
+    if start.offset > end.offset or _must_truncate(partition, request):
+        return None
+    if start.offset == end.offset or is_throttled:
+        return 0
+    readable = _bytes_between(start, end)
+    return None if readable is None else min(readable, request.max_bytes)
+
+
+def _must_truncate(partition: Partition, request: FetchPartition) -> bool:
+    """True if the log of the follower diverges, or the end of its last epoch is unknown."""
+    epoch = request.last_fetched_epoch
+    if epoch is None:
+        return False
+    known = partition.end_of_epoch(request.current_leader_epoch, epoch, is_leader_only=False)
+    if not isinstance(known, OffsetAndEpoch):
+        return True
+    return known.epoch < epoch or known.offset < request.fetch_offset
+
+
+def _end(snapshot: LogOffsetSnapshot, isolation: FetchIsolation) -> LogOffsetMetadata:
+    match isolation:
+        case FetchIsolation.LOG_END:
+            return snapshot.log_end
+        case FetchIsolation.HIGH_WATERMARK:
+            return snapshot.high_watermark
+        case FetchIsolation.TXN_COMMITTED:
+            return snapshot.last_stable
+
+
+def _bytes_between(start: LogOffsetMetadata, end: LogOffsetMetadata) -> int | None:
+    """Bytes up to the end, 0 if unknown; None if they are not on one segment in this order.
+
+    The start was looked up when the Fetch arrived: behind it the log of a follower may have been
+    cut and grown again.
+    """
+    if start.place is None or end.place is None:
+        return 0
+    (start_segment, start_position), (end_segment, end_position) = start.place, end.place
+    if start_segment != end_segment or start_position > end_position:
+        return None
+    return end_position - start_position
+
+
+class DelayedFetch(Generic[Request]):
+    """A Fetch that waits until its partitions have `min_bytes`, or one is reason to answer.
+
+    Args:
+        request: what the caller answers.
+        params: of the Fetch.
+        statuses: its partitions.
+        partition_of: a partition of this broker, or why there is none.
+        is_throttled: tells whether a follower gets no records of a partition now.
+    """
+
+    __slots__ = (
+        "_bytes_of",
+        "_is_throttled",
+        "_partition_of",
+        "_statuses",
+        "_throttled",
+        "params",
+        "readable_bytes",
+        "request",
+    )
+
+    def __init__(
+        self,
+        request: Request,
+        params: FetchParams,
+        statuses: Mapping[TopicIdPartition, FetchStatus],
+        partition_of: PartitionOf,
+        is_throttled: IsThrottled,
+    ) -> None:
+        self.request = request
+        self.params = params
+        self._statuses = statuses
+        self._partition_of = partition_of
+        self._is_throttled = is_throttled
+        self.readable_bytes = 0
+        """Bytes that could be read when each partition was looked at last."""
+        self._bytes_of: dict[TopicIdPartition, int] = {}
+        """They by partition, where there are any."""
+        self._throttled: dict[TopicIdPartition, None] = {}
+        """Partitions of which the follower gets nothing until the quota has room: no event."""
+
+    def try_complete(self, changed: Iterable[TopicIdPartition]) -> bool:
+        """True if the request is to be read and answered.
+
+        Args:
+            changed: the partitions to look at; the others are as they were.
+        """
+        for key in (*changed, *self._released()):
+            readable = fetchable_bytes(
+                self.params,
+                self._partition_of(key),
+                self._statuses[key],
+                is_throttled=self._note_throttle(key),
+            )
+            if readable is None:
+                return True
+            self.readable_bytes += readable - self._bytes_of.pop(key, 0)
+            if readable:
+                self._bytes_of[key] = readable
+        return self.readable_bytes >= self.params.min_bytes
+
+    def _note_throttle(self, key: TopicIdPartition) -> bool:
+        replica_id = self.params.replica_id
+        if replica_id is None or not self._is_throttled(key, replica_id):
+            self._throttled.pop(key, None)
+            return False
+        self._throttled[key] = None
+        return True
+
+    def _released(self) -> Sequence[TopicIdPartition]:
+        """The throttled partitions, if the first is throttled no more: they share the quota."""
+        first, replica_id = next(iter(self._throttled), None), self.params.replica_id
+        if first is None or replica_id is None or self._is_throttled(first, replica_id):
+            return ()
+        return tuple(self._throttled)

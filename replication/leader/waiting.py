@@ -1,0 +1,82 @@
+"""The requests of one kind that wait for partitions, and how they end.
+
+apache/kafka: core/.../server/DelayedOperation.scala (`DelayedOperationPurgatory`)
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final, Generic, TypeVar
+
+from network.clock import Clock
+from replication.leader.purgatory import DelayedOperation, Purgatory
+from wire.types import TopicIdPartition
+
+Withdraw = Callable[[], None]
+"""Ends a request that waits, whose client has gone: it is not answered."""
+WAIT_MS_MAX: Final = 600_000
+"""Longest wait of a request, whatever it asks for: Kafka closes its connection as idle by then
+(`connections.max.idle.ms`). A connection that is not read does not tell when its client goes."""
+
+Operation = TypeVar("Operation", bound=DelayedOperation[TopicIdPartition])
+
+
+class Waiting(Generic[Operation]):
+    """Requests of one kind.
+
+    Args:
+        clock: of the broker.
+        end: answers a request whose wait is over.
+    """
+
+    def __init__(self, clock: Clock, end: Callable[[Operation], None]) -> None:
+        self._clock = clock
+        self._end = end
+        self._purgatory: Purgatory[TopicIdPartition, Operation] = Purgatory()
+
+    @property
+    def delayed_count(self) -> int:
+        """Requests that wait."""
+        return self._purgatory.delayed_count
+
+    @property
+    def watched_count(self) -> int:
+        """Requests that wait, once for each of their partitions."""
+        return self._purgatory.watched_count
+
+    def add(
+        self, operation: Operation, keys: Iterable[TopicIdPartition], wait_ms: int
+    ) -> Withdraw | None:
+        """End a request that is complete; else let it wait. None if it has ended.
+
+        Args:
+            operation: the request.
+            keys: its partitions.
+            wait_ms: after which it ends as it is.
+        """
+        deadline_ms = self._clock.now_ms + min(wait_ms, WAIT_MS_MAX)
+        watched = self._purgatory.try_complete_else_watch(operation, keys, deadline_ms)
+        if watched is None:
+            self._end(operation)
+            return None
+        return partial(self._purgatory.cancel, watched)
+
+    def check(self, key: TopicIdPartition) -> None:
+        """Try those that wait for a partition."""
+        for operation in self._purgatory.check(key):
+            self._end(operation)
+
+    def check_all(self, keys: Iterable[TopicIdPartition]) -> None:
+        """As `check`, of the partitions of one image: each request is tried once."""
+        for operation in self._purgatory.check_all(keys):
+            self._end(operation)
+
+    def expire(self) -> list[Operation]:
+        """End those whose deadline has come; return them."""
+        expired = self._purgatory.expire(self._clock.now_ms)
+        for operation in expired:
+            self._end(operation)
+        return expired
+
+    def next_deadline_ms(self) -> int | None:
+        """The earliest deadline, None if no request waits."""
+        return self._purgatory.next_deadline_ms()
