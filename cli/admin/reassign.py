@@ -2,20 +2,36 @@
 
 import random
 from argparse import Namespace
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
+from cli.admin.directory_moves import (
+    DESCRIBE_LOG_DIRS,
+    MoveState,
+    TerseError,
+    directories_of,
+    move_states,
+    start_moves,
+)
 from cli.admin.reassignment_plan import (
+    LogDirs,
     Plan,
+    Replica,
     assignment_json,
     broker_ids,
+    by_broker,
     proposed,
     read_plan,
     read_topics,
     sorted_partitions,
 )
-from cli.admin.throttles import clear_throttles, set_throttles
+from cli.admin.throttles import (
+    clear_throttles,
+    throttle_directory_moves,
+    throttle_replication,
+    throttled_moves,
+)
 from cli.admin.topic_description import describe_topics, racks
 from cli.arguments import INT64_MAX, Parser, UsageError, check_bootstrap, exactly_one, integer
 from cli.command import Output, execute
@@ -30,13 +46,29 @@ from cli.connect import (
     newest,
     open_cluster,
 )
+from cli.records.clients.clock import SYSTEM, Clock
 
-DESCRIBE_LOG_DIRS: Final = 35
 ALTER_REASSIGNMENTS: Final = 45
 LIST_REASSIGNMENTS: Final = 46
 TIMEOUT: Final = timedelta(seconds=30)
 ACTIONS: Final = ("generate", "execute", "verify", "cancel", "list")
 PARTITION_LIMIT: Final = 2000
+START_MS: Final = 10_000
+"""Time in which the replicas of directory moves must come to their brokers (--timeout)."""
+ONLY_WITH: Final = {
+    "bootstrap-controller": ("cancel", "list"),
+    "reassignment-json-file": ("execute", "verify", "cancel"),
+    "topics-to-move-json-file": ("generate",),
+    "broker-list": ("generate",),
+    "disable-rack-aware": ("generate",),
+    "throttle": ("execute",),
+    "replica-alter-log-dirs-throttle": ("execute",),
+    "timeout": ("execute", "cancel"),
+    "additional": ("execute",),
+    "disallow-replication-factor-change": ("execute",),
+    "preserve-throttles": ("verify", "cancel"),
+}
+"""Actions that an option may be used with."""
 _ALREADY: Final = (
     "Cannot execute because there is an existing partition assignment.  Use --additional to "
     "override this and create a new partition assignment in addition to the existing one. The "
@@ -70,8 +102,15 @@ def _parse(arguments: Sequence[str]) -> Namespace:
     parser.add_argument("--reassignment-json-file", help="the moves")
     parser.add_argument("--topics-to-move-json-file", help="generate: the topics")
     parser.add_argument("--broker-list", help="generate: 1,2,3")
-    parser.add_argument("--throttle", type=integer(0, INT64_MAX), help="execute: bytes per second")
-    parser.add_argument("--timeout", type=integer(0, INT64_MAX), help="accepted for compatibility")
+    for name, text in (
+        ("throttle", "execute: bytes per second between brokers"),
+        ("replica-alter-log-dirs-throttle", "execute: bytes per second between directories"),
+    ):
+        parser.add_argument(f"--{name}", type=integer(0, INT64_MAX), help=text)
+    parser.add_argument(
+        "--timeout", type=integer(0, INT64_MAX),
+        help="execute, cancel: ms until moves between directories must have begun; 10000",
+    )  # fmt: skip
     options = parser.parse_args(arguments)
     action = exactly_one(
         parser, options, ACTIONS,
@@ -81,21 +120,31 @@ def _parse(arguments: Sequence[str]) -> Namespace:
     check_bootstrap(options)
     needed = {"generate": ("topics-to-move-json-file", "broker-list"), "list": ()}
     for flag in needed.get(action, ("reassignment-json-file",)):
-        if getattr(options, flag.replace("-", "_")) is None:
+        if _value(options, flag) is None:
             parser.error(f'Missing required argument "[{flag}]"')
-    if action == "execute" and options.throttle == 0:
-        raise UsageError("--throttle must be a number above 0")
-    options.plan = None
+    for flag, actions in ONLY_WITH.items():
+        is_given = not any(_value(options, flag) is absent for absent in (None, False))
+        if is_given and action not in actions:
+            parser.error(f'Option "[{flag}]" can\'t be used with action "[{action}]"')
+    for flag in ("throttle", "replica-alter-log-dirs-throttle"):
+        if _value(options, flag) == 0:
+            raise UsageError(f"--{flag} must be a number above 0")
     if options.reassignment_json_file is not None:
-        options.plan = read_plan(options.reassignment_json_file)
+        options.reassignment = read_plan(options.reassignment_json_file)
     if action == "generate":
         options.topics = read_topics(options.topics_to_move_json_file)
         options.brokers = broker_ids(options.broker_list)
     return options
 
 
-def perform(api: Api, options: Namespace) -> Output:
+def _value(options: Namespace, flag: str) -> Any:
+    return getattr(options, flag.replace("-", "_"))
+
+
+def perform(api: Api, options: Namespace, clock: Clock = SYSTEM) -> Output:
     """Perform the action of the options.
+
+    A refusal after the first lines is the last line of the output: the lines tell what was done.
 
     Raises:
         ClusterError: the cluster refuses, or a check before the request does.
@@ -104,9 +153,20 @@ def perform(api: Api, options: Namespace) -> Output:
         return _list(api, options)
     if options.generate:
         return _generate(api, options)
-    if options.execute:
-        return _execute(api, options)
-    return _verify(api, options) if options.verify else _cancel(api, options)
+    lines: list[str] = []
+    try:
+        if options.execute:
+            found = _execute(api, options, clock, lines.append)
+        elif options.verify:
+            found = _verify(api, options, lines.append)
+        else:
+            found = _cancel(api, options, clock, lines.append)
+    except ClusterError as error:
+        if options.json:
+            raise
+        prefix = "" if isinstance(error, TerseError) else "Error: "
+        return Output(f"{''.join(lines)}{prefix}{error}\n", exit_code=1)
+    return Output(json_line(found) if options.json else "".join(lines))
 
 
 def _ongoing(api: Api) -> dict[tuple[str, int], Any]:
@@ -151,42 +211,34 @@ def _current(api: Api, topics: Sequence[str]) -> Plan:
     Raises:
         ClusterError: a topic does not exist.
     """
-    found = describe_topics(api, sorted(set(topics)), PARTITION_LIMIT)
-    missing = sorted(set(topics) - {topic.name for topic in found})
+    found = _replicas(api, topics)
+    missing = sorted(set(topics) - {topic for topic, _ in found})
     if missing:
         raise ClusterError(f"Topic {missing[0]} not found.")
+    return found
+
+
+def _replicas(api: Api, topics: Sequence[str]) -> Plan:
+    """Replicas of every partition of those topics that exist."""
     return {
         (topic.name, partition.index): partition.replicas
-        for topic in found
+        for topic in describe_topics(api, sorted(set(topics)), PARTITION_LIMIT)
         for partition in topic.partitions
     }
 
 
-def replica_folders(
-    api: Api, plan: Plan, brokers: Container[int]
-) -> dict[tuple[str, int, int], str]:
+def replica_folders(api: Api, plan: Plan, brokers: Container[int]) -> dict[Replica, str]:
     """Log directory of every replica whose broker is live and reports it."""
     if not api.supports(DESCRIBE_LOG_DIRS):
         return {}
-    module = newest(DESCRIBE_LOG_DIRS)
-    found = {}
-    for broker in sorted({broker for replicas in plan.values() for broker in replicas}):
-        if broker not in brokers:
-            continue
-        numbers: dict[str, list[int]] = {}
-        for (topic, partition), replicas in plan.items():
-            if broker in replicas:
-                numbers.setdefault(topic, []).append(partition)
-        rows = tuple(
-            module.DescribableLogDirTopic(topic=topic, partitions=tuple(partitions))
-            for topic, partitions in numbers.items()
-        )
-        answer = api.call(DESCRIBE_LOG_DIRS, module.DescribeLogDirsRequest(topics=rows), broker)
-        for result in check(answer).results:
-            for topic in result.topics:
-                for row in topic.partitions:
-                    found[str(topic.name), int(row.partition_index), broker] = result.log_dir
-    return found
+    replicas = [
+        Replica(topic, partition, broker)
+        for (topic, partition), brokers_of in plan.items()
+        for broker in brokers_of
+        if broker in brokers
+    ]
+    found = directories_of(api, replicas)
+    return {replica: row.current for replica, row in found.items() if row.current is not None}
 
 
 def _generate(api: Api, options: Namespace) -> Output:
@@ -211,36 +263,65 @@ def _generate(api: Api, options: Namespace) -> Output:
     )
 
 
-def _execute(api: Api, options: Namespace) -> Output:
-    plan: Plan = options.plan
+def _execute(
+    api: Api, options: Namespace, clock: Clock, tell: Callable[[str], object]
+) -> dict[str, Any]:
+    plan, log_dirs = options.reassignment
+    ongoing = _ongoing(api)
+    if ongoing and not options.additional:
+        raise TerseError(_ALREADY)
     known = racks(api)
     for broker in sorted({broker for replicas in plan.values() for broker in replicas}):
         if broker not in known:
             raise ClusterError(f"Unknown broker id {broker}")
     everything = _current(api, [topic for topic, _ in plan])
-    current = {key: everything[key] for key in plan if key in everything}
-    if not options.additional and _ongoing(api):
-        raise ClusterError(_ALREADY)
-    text = (
+    missing = [key for key in sorted_partitions(plan) if key not in everything]
+    if missing:
+        names = ", ".join(f"{topic}-{partition}" for topic, partition in missing)
+        raise ClusterError(f"Unable to find partition: {names}")
+    current = {key: everything[key] for key in plan}
+    tell(
         "Current partition replica assignment\n\n"
         f"{assignment_json(current, replica_folders(api, current, known))}\n\n"
         "Save this to use as the --reassignment-json-file option during rollback\n"
     )
-    if options.throttle is not None:
-        set_throttles(api, plan, current, options.throttle)
-        text += (
-            "Warning: You must run --verify periodically, until the reassignment completes, to "
-            "ensure the throttle is removed.\n"
-            f"The inter-broker throttle limit was set to {options.throttle} B/s\n"
-        )
+    _set_throttles(api, options, throttled_moves(plan, current, ongoing), tell)
     errors = _alter(api, plan, is_factor_free=not options.disallow_replication_factor_change)
     if errors:
-        raise ClusterError("Error reassigning partition(s):\n" + "\n".join(errors))
-    if options.json:
-        started = [f"{topic}-{partition}" for topic, partition in sorted_partitions(plan)]
-        return Output(json_line({"started": started}))
+        raise TerseError("Error reassigning partition(s):\n" + "\n".join(errors))
     many = "s" if len(plan) > 1 else ""
-    return Output(f"{text}Successfully started partition reassignment{many} for {_names(plan)}\n")
+    tell(f"Successfully started partition reassignment{many} for {_names(plan)}\n")
+    if log_dirs:
+        start_moves(api, log_dirs, _timeout_ms(options), clock, tell)
+    started = [f"{topic}-{partition}" for topic, partition in sorted_partitions(plan)]
+    return {"started": started, "moves": _as_objects(log_dirs)}
+
+
+def _set_throttles(
+    api: Api, options: Namespace, moves: dict[Any, Any], tell: Callable[[str], object]
+) -> None:
+    rate, directory_rate = options.throttle, options.replica_alter_log_dirs_throttle
+    if rate is None and directory_rate is None:
+        return
+    tell(
+        "Warning: You must run --verify periodically, until the reassignment completes, to "
+        "ensure the throttle is removed.\n"
+    )
+    if rate is not None:
+        tell(throttle_replication(api, moves, rate))
+    if directory_rate is not None:
+        brokers = {replica.broker for replica in options.reassignment.log_dirs}
+        tell(throttle_directory_moves(api, brokers, directory_rate))
+
+
+def _timeout_ms(options: Namespace) -> int:
+    return START_MS if options.timeout is None else int(options.timeout)
+
+
+def _as_objects(moves: LogDirs) -> list[dict[str, Any]]:
+    return [
+        {**replica._asdict(), "log_dir": moves[replica]} for replica in sorted(moves, key=by_broker)
+    ]
 
 
 def _names(plan: Any) -> str:
@@ -272,24 +353,30 @@ def _alter(api: Api, plan: dict[Any, Any], *, is_factor_free: bool = True) -> li
     ]
 
 
-def _verify(api: Api, options: Namespace) -> Output:
-    plan: Plan = options.plan
-    current = _current(api, [topic for topic, _ in plan])
+def _verify(api: Api, options: Namespace, tell: Callable[[str], object]) -> dict[str, Any]:
+    plan, log_dirs = options.reassignment
     ongoing = _ongoing(api)
+    current = _replicas(api, [topic for topic, _ in plan])
     states = {key: _state(key, plan[key], current, is_ongoing=key in ongoing) for key in plan}
-    lines = ["Status of partition reassignment:\n"]
-    lines += [f"{states[key]}\n" for key in sorted_partitions(plan)]
-    cleared = ""
-    if not ongoing and not options.preserve_throttles:
-        cleared = "\n" + clear_throttles(api, plan, racks(api))
-    if options.json:
-        rows = [
+    tell("Status of partition reassignment:\n")
+    tell("".join(f"{states[key]}\n" for key in sorted_partitions(plan)))
+    moves: dict[Replica, MoveState] = move_states(api, log_dirs) if log_dirs else {}
+    tell("\n".join(state.text for state in moves.values()) + "\n")
+    is_done = not ongoing and all(state.is_done for state in moves.values())
+    if is_done and not options.preserve_throttles:
+        tell(clear_throttles(api, plan, racks(api)))
+    return {
+        "partitions": [
             {"topic": topic, "partition": partition, "state": states[topic, partition],
              "done": (topic, partition) not in ongoing}
             for topic, partition in sorted_partitions(plan)
-        ]  # fmt: skip
-        return Output(json_line({"partitions": rows}))
-    return Output("".join(lines) + cleared)
+        ],
+        "moves": [
+            {**replica._asdict(), "log_dir": log_dirs[replica], "state": state.text,
+             "done": state.is_done}
+            for replica, state in moves.items()
+        ],
+    }  # fmt: skip
 
 
 def _state(key: tuple[str, int], target: Any, current: Plan, *, is_ongoing: bool) -> str:
@@ -304,24 +391,41 @@ def _state(key: tuple[str, int], target: Any, current: Plan, *, is_ongoing: bool
     )
 
 
-def _cancel(api: Api, options: Namespace) -> Output:
-    plan: Plan = options.plan
+def _cancel(
+    api: Api, options: Namespace, clock: Clock, tell: Callable[[str], object]
+) -> dict[str, Any]:
+    plan, log_dirs = options.reassignment
     ongoing = _ongoing(api)
     active = {key: None for key in plan if key in ongoing}
     errors = _alter(api, active) if active else []
     if errors:
         many = "s" if len(errors) > 1 else ""
-        raise ClusterError(
+        raise TerseError(
             f"Error cancelling partition reassignment{many} for:\n" + "\n".join(errors)
         )
-    cleared = "\n" if options.preserve_throttles else clear_throttles(api, plan, racks(api))
-    if options.json:
-        return Output(json_line({"cancelled": [f"{t}-{p}" for t, p in sorted_partitions(active)]}))
     many = "s" if len(active) > 1 else ""
-    text = (
+    tell(
         f"Successfully cancelled partition reassignment{many} for: {_names(active)}\n"
         if active
         else "None of the specified partition reassignments are active.\n"
     )
-    # Kafka's tool ends this line only when it prints the next one.
-    return Output(f"{text}None of the specified partition moves are active.{cleared}")
+    back = _active_moves(api, log_dirs) if log_dirs else {}
+    if back:
+        start_moves(api, back, _timeout_ms(options), clock, tell)
+    else:
+        # Kafka's tool ends this line only when it prints the next one.
+        tell("None of the specified partition moves are active.")
+        tell("\n" if options.preserve_throttles else "")
+    if not options.preserve_throttles:
+        tell(clear_throttles(api, plan, racks(api)))
+    cancelled = [f"{topic}-{partition}" for topic, partition in sorted_partitions(active)]
+    return {"cancelled": cancelled, "moves": _as_objects(back)}
+
+
+def _active_moves(api: Api, log_dirs: LogDirs) -> LogDirs:
+    """The directories that replicas are being moved from: a move there ends the move."""
+    return {
+        replica: found.current
+        for replica, found in directories_of(api, log_dirs).items()
+        if found.current is not None and found.future is not None
+    }

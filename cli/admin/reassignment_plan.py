@@ -1,9 +1,11 @@
-"""Target replicas of partitions: reassignment files, JSON texts, a proposal for new brokers."""
+"""Targets of replicas: reassignment files, JSON texts, a proposal for new brokers."""
 
 import json
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any
+from typing import Any, Final, NamedTuple
+
+from typing_extensions import override
 
 from cli.admin.json_files import (
     is_id,
@@ -11,19 +13,49 @@ from cli.admin.json_files import (
     read_json,
     rows_of,
 )
-from cli.arguments import UsageError
+from cli.arguments import UsageError, shortened
 
 Plan = dict[tuple[str, int], tuple[int, ...]]
 """(topic, partition) -> replicas, the preferred leader first."""
 
 
-def read_plan(path: str) -> Plan:
+class Replica(NamedTuple):
+    """One replica of a partition."""
+
+    topic: str
+    partition: int
+    broker: int
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}-{self.broker}"
+
+
+LogDirs = dict[Replica, str]
+"""Log directories of replicas on their brokers; a replica that may be in any is not there."""
+ANY: Final = "any"
+
+
+class Reassignment(NamedTuple):
+    """Content of a --reassignment-json-file."""
+
+    plan: Plan
+    log_dirs: LogDirs
+
+
+def by_broker(replica: Replica) -> tuple[int, str, int]:
+    """Key of the order in which Kafka's tool lists replicas."""
+    return replica.broker, replica.topic, replica.partition
+
+
+def read_plan(path: str) -> Reassignment:
     """Read the moves of a --reassignment-json-file.
 
     Raises:
         UsageError: the file has another form, or a move that cannot be meant.
     """
     plan: Plan = {}
+    log_dirs: LogDirs = {}
     for row in rows_of(path, read_json(path), "partitions"):
         key = partition_of(path, row)
         name = f"{key[0]}-{key[1]}"
@@ -36,21 +68,31 @@ def read_plan(path: str) -> Plan:
                 f"Partition replica lists may not contain duplicate entries: {name} contains "
                 f"multiple entries for {','.join(map(str, twice))}"
             )
-        folders = row.get("log_dirs", ["any"] * len(replicas))
-        if not isinstance(folders, list) or len(folders) != len(replicas):
-            raise UsageError(
-                f"Size of replicas list {replicas} is different from size of log dirs list "
-                f"{folders} for partition {name}"
-            )
-        if any(folder != "any" for folder in folders):
-            raise UsageError(
-                f"{path}: {name} names a log directory; replicas are not moved between the "
-                'directories of a broker: use "any"'
-            )
         if key in plan:
             raise UsageError(f"Partition reassignment contains duplicate topic partitions: {name}")
         plan[key] = tuple(replicas)
-    return plan
+        for broker, folder in zip(replicas, _log_dirs(path, row, name), strict=True):
+            if folder != ANY:
+                log_dirs[Replica(*key, broker)] = folder
+    return Reassignment(plan, log_dirs)
+
+
+def _log_dirs(path: str, row: dict[str, Any], name: str) -> list[str]:
+    """The directories of a row, as many as its replicas."""
+    replicas = row["replicas"]
+    folders = row.get("log_dirs", [ANY] * len(replicas))
+    if not isinstance(folders, list) or not all(isinstance(entry, str) for entry in folders):
+        raise UsageError(f"{path}: 'log_dirs' of {name} is not a list of log directories")
+    if len(folders) != len(replicas):
+        raise UsageError(
+            f"Size of replicas list [{_listed(replicas)}] is different from size of log dirs list "
+            f"[{_listed(folders)}] for partition {name}"
+        )
+    return folders
+
+
+def _listed(values: Sequence[Any]) -> str:
+    return shortened(", ".join(map(str, values)))
 
 
 def read_topics(path: str) -> list[str]:
@@ -94,13 +136,13 @@ def sorted_partitions(plan: Mapping[tuple[str, int], Any]) -> list[tuple[str, in
 
 def assignment_json(
     plan: Mapping[tuple[str, int], Sequence[int]],
-    folders: Mapping[tuple[str, int, int], str] | None = None,
+    folders: Mapping[Replica, str] | None = None,
 ) -> str:
     """The text of a --reassignment-json-file, as Kafka writes it.
 
     Args:
         plan: replicas by topic and number.
-        folders: log directories by topic, number and broker; `any` for an unknown one.
+        folders: log directories of replicas; `any` for an unknown one.
     """
     known = folders or {}
     rows = [
@@ -109,7 +151,8 @@ def assignment_json(
             "partition": partition,
             "replicas": list(plan[topic, partition]),
             "log_dirs": [
-                known.get((topic, partition, broker), "any") for broker in plan[topic, partition]
+                known.get(Replica(topic, partition, broker), ANY)
+                for broker in plan[topic, partition]
             ],
         }
         for topic, partition in sorted_partitions(plan)

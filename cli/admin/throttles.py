@@ -1,7 +1,7 @@
 """Replication throttles during a reassignment: configs of brokers and topics."""
 
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 from cli.admin.config_resources import (
     DELETE,
@@ -20,27 +20,65 @@ BROKER_RATES: Final = (
 LOG_DIR_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 LEADERS: Final = "leader.replication.throttled.replicas"
 FOLLOWERS: Final = "follower.replication.throttled.replicas"
+Key = tuple[str, int]
 
 
-def set_throttles(api: Api, plan: Plan, current: Plan, rate: int) -> None:
-    """Limit the replication of the moving partitions.
+class Move(NamedTuple):
+    """A partition on its way between brokers."""
+
+    sources: set[int]
+    destinations: set[int]
+
+
+def throttled_moves(plan: Plan, current: Plan, ongoing: Mapping[Key, Any]) -> dict[Key, Move]:
+    """Moves between brokers that are going on, and those of a plan.
+
+    Args:
+        plan: Replicas that are wanted.
+        current: Replicas of the same partitions now.
+        ongoing: Rows of ListPartitionReassignments; a partition that is being reassigned comes
+            from the replicas that it had before.
+    """
+    moves = {
+        key: Move(set(row.replicas) - set(row.adding_replicas), set(row.adding_replicas))
+        for key, row in ongoing.items()
+    }
+    for key, target in plan.items():
+        sources = moves[key].sources if key in moves else set(current[key])
+        moves[key] = Move(sources, set(target) - sources)
+    return moves
+
+
+def throttle_replication(api: Api, moves: Mapping[Key, Move], rate: int) -> str:
+    """Limit the replication of moving partitions and return the output line.
 
     Raises:
         ClusterError: refused.
     """
-    topics: dict[str, tuple[list[str], list[str]]] = {}
+    topics: dict[str, tuple[set[str], set[str]]] = {}
     brokers: set[int] = set()
-    for (topic, partition), target in plan.items():
-        old = current.get((topic, partition), ())
-        leaders, followers = topics.setdefault(topic, ([], []))
-        leaders += [f"{partition}:{broker}" for broker in old]
-        followers += [f"{partition}:{broker}" for broker in target if broker not in old]
-        brokers |= {*old, *target}
+    for (topic, partition), move in moves.items():
+        leaders, followers = topics.setdefault(topic, (set(), set()))
+        leaders |= {f"{partition}:{broker}" for broker in move.sources}
+        followers |= {f"{partition}:{broker}" for broker in move.destinations}
+        brokers |= {*move.sources, *move.destinations}
     for topic, (leaders, followers) in sorted(topics.items()):
-        values = {LEADERS: ",".join(leaders), FOLLOWERS: ",".join(followers)}
-        _alter(api, TOPIC, topic, [(n, SET, v) for n, v in values.items() if v])
+        values = {LEADERS: ",".join(sorted(leaders)), FOLLOWERS: ",".join(sorted(followers))}
+        _alter(api, TOPIC, topic, [(name, SET, value) for name, value in values.items()])
     for broker in sorted(brokers):
         _alter(api, BROKER, str(broker), [(name, SET, str(rate)) for name in BROKER_RATES])
+    return f"The inter-broker throttle limit was set to {rate} B/s\n"
+
+
+def throttle_directory_moves(api: Api, brokers: Iterable[int], rate: int) -> str:
+    """Limit the moves between the directories of brokers and return the output line.
+
+    Raises:
+        ClusterError: refused.
+    """
+    for broker in sorted(set(brokers)):
+        _alter(api, BROKER, str(broker), [(LOG_DIR_RATE, SET, str(rate))])
+    return f"The replica-alter-dir throttle limit was set to {rate} B/s\n"
 
 
 def clear_throttles(api: Api, plan: Plan, brokers: Iterable[int]) -> str:

@@ -207,7 +207,7 @@ def _json_file_again(found: Any, data: bytes, _rng: Random) -> None:
     """A plan that is written reads the same."""
     if data[0] % 3 == 1:
         path = _folder() / "again.json"
-        path.write_text(assignment_json(found))
+        path.write_text(assignment_json(found.plan, found.log_dirs))
         assert read_plan(str(path)) == found
 
 

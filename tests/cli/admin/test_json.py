@@ -30,8 +30,10 @@ CASES: list[tuple[str, list[str], dict[str, Any]]] = [
                  "permission": "ALLOW"}]}),
     ("acls", ["--remove", "--force", "--topic", "never"], {"removed": []}),
     ("reassign", ["--list"], {"reassignments": []}),
-    ("reassign", ["--execute", "--reassignment-json-file", "plan.json"], {"started": ["orders-0"]}),
-    ("reassign", ["--cancel", "--reassignment-json-file", "plan.json"], {"cancelled": []}),
+    ("reassign", ["--execute", "--reassignment-json-file", "plan.json"],
+     {"started": ["orders-0"], "moves": []}),
+    ("reassign", ["--cancel", "--reassignment-json-file", "plan.json"],
+     {"cancelled": [], "moves": []}),
     ("leader-election", ["--election-type", "preferred", "--topic", "nope", "--partition", "0"],
      {"elected": [], "already_elected": [], "failed": {"nope-0":
       "org.apache.kafka.common.errors.UnknownTopicOrPartitionException: No such topic as nope"}}),
