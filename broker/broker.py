@@ -27,6 +27,7 @@ from broker.clients.front import Front, Handler, used_interval_ms
 from broker.clients.request_metrics import RequestMetrics
 from broker.config import RecordsConfig
 from broker.effects import Effect
+from broker.event_queue import EventQueue
 from broker.events import (
     Answered,
     BrokerEpochChanged,
@@ -63,6 +64,7 @@ from metadata.image import EMPTY, Image
 from metadata.image import Broker as BrokerRegistration
 from network.clock import Clock
 from network.timers import NEVER_MS
+from network.turn_budget import TurnBudget, Turns
 from replication.counters import Counters
 from replication.follower.fetcher import FollowerBroker
 from replication.follower.fetchers import Fetchers
@@ -136,6 +138,7 @@ class Broker:
         self._deadline_ms = now.monotonic_ms
         self._image = EMPTY
         self._epoch = NO_EPOCH
+        self._budget = TurnBudget()
         self._work = Work(self._effects)
         self._asks = Asks(self._effects)
         self._counters = Counters()
@@ -164,7 +167,7 @@ class Broker:
             LocalBroker(
                 config.node_id, self._broker_epoch, self._broker_of, config.replica_lag_ms_max
             ),
-            Services(self._clock, self._effects, self._work, self._asks),
+            Services(self._clock, self._effects, self._work, self._asks, self._budget),
             replicas=self._replicas,
             fetchers=self._fetchers,
         )
@@ -173,20 +176,14 @@ class Broker:
         handlers = self._handlers(vfs)
         self.apis = frozenset(handlers)
         """Keys of the APIs that are served here, and not by the kernel."""
-        self._front = Front(
-            handlers,
-            config.queued_bytes_max,
-            self._clock,
-            self._effects,
-            quotas=self._quotas,
-            metrics=self._requests,
-            used_interval_ms=used_interval_ms(config.idle_ms_max),
-        )
+        self._front = self._make_front(handlers)
         self._is_serving = False
         self._timed: tuple[Timed, ...] = (
             self._front, self._replicas, self._local, self._fetchers, self._links,
         )  # fmt: skip
+        self._later = EventQueue(self._later_table(), self._budget)
         self._takes = self._event_table()
+        self._turns = Turns(self._budget, (self._front, self._later, self._local))
 
     def _manager(self) -> ReplicaManager:
         """Make the manager of the partitions."""
@@ -264,36 +261,57 @@ class Broker:
             DESCRIBE_PRODUCERS: DescribeProducers(partitions, access).serve,
         }
 
+    def _make_front(self, handlers: Mapping[int, Handler]) -> Front:
+        """Make the front of these handlers."""
+        return Front(
+            handlers,
+            self.config.queued_bytes_max,
+            self._clock,
+            self._effects,
+            quotas=self._quotas,
+            metrics=self._requests,
+            budget=self._budget,
+            used_interval_ms=used_interval_ms(self.config.idle_ms_max),
+        )
+
     def _event_table(self) -> dict[type, Callable[[Any], None]]:
-        """Return the function of each kind of event."""
-        front, links = self._front, self._links
+        """Return the function of each kind of event that a step takes at once."""
+        front, later = self._front, self._later.put
         return {
             FramesReceived: lambda event: front.received(event.connection_id, event.frames),
             KernelBytes: lambda event: front.kernel_bytes(event.connection_id, event.data),
-            PeerBytes: lambda event: links.on_bytes(event.peer_id, event.data),
             ConnectionOpened: lambda event: front.opened(
                 event.connection_id, event.listener, event.client_host
             ),
             ConnectionBroken: lambda event: front.broken(event.connection_id, event.reason),
             ConnectionClosed: lambda event: front.closed(event.connection_id),
             KernelClosed: lambda event: front.kernel_closed(event.connection_id, event.reason),
-            PeerConnected: lambda event: links.on_connected(event.peer_id),
-            PeerDisconnected: lambda event: links.on_disconnected(
-                event.peer_id, refused=event.refused
-            ),
-            Answered: lambda event: self._asks.on_answer(event.token, event.answer),
-            WorkDone: lambda event: self._work.on_done(event.token, event.error),
+            **dict.fromkeys(self._later_table(), later),
             ImagePublished: self._publish,
             BrokerEpochChanged: self._on_epoch,
             StopRequested: lambda _: self._local.stop(),
             TimeAdvanced: lambda _: None,  # timers run in `settle`
         }
 
+    def _later_table(self) -> dict[type, Callable[[Any], None]]:
+        """Return the function of each kind of event that waits for its share of a turn."""
+        links = self._links
+        return {
+            PeerBytes: lambda event: links.on_bytes(event.peer_id, event.data),
+            PeerConnected: lambda event: links.on_connected(event.peer_id),
+            PeerDisconnected: lambda event: links.on_disconnected(
+                event.peer_id, refused=event.refused
+            ),
+            Answered: lambda event: self._asks.on_answer(event.token, event.answer),
+            WorkDone: lambda event: self._work.on_done(event.token, event.error),
+        }
+
     # ---- the driver's side -------------------------------------------------------------------
 
     def take(self, events: Iterable[Event], now: Now) -> list[Effect]:
-        """Take events in order: the first half of a step."""
+        """Take events in order, and go on with what waits: the first half of a step."""
         self._clock.set(now)
+        self._budget.begin()
         self._requests.step()
         takes = self._takes
         for event in events:
@@ -318,6 +336,8 @@ class Broker:
         self._propose()  # what is due made the replicas tick
         effects = self._taken()
         self._deadline_ms = self._earliest_ms() if has_ticked else deadline_ms
+        if self._turns.is_busy:
+            self._deadline_ms = now_ms
         return effects
 
     def _earliest_ms(self) -> int:
@@ -330,8 +350,9 @@ class Broker:
         return self._deadline_ms
 
     def _taken(self) -> list[Effect]:
-        """Go on with the connections that the step answered; then all its effects."""
-        self._front.drain()
+        """Go on with what waits, as far as the budget has room; then all effects of the half."""
+        self._turns.go_on()
+        self._front.pause()
         effects = self._effects[:]
         self._effects.clear()
         return effects

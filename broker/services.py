@@ -9,18 +9,20 @@ import msgspec
 from broker.awaited import Asks, Work, WorkFinished
 from broker.effects import Effect, EffectSink, Lane
 from network.clock import Clock
+from network.turn_budget import TurnBudget
 from storage.vfs import Vfs
 from wire.messages.codec import Entity
 from wire.types import Rng
 
 
 class Services(msgspec.Struct, frozen=True):
-    """The step that runs: its time, its effects, and what it asks of the driver."""
+    """The step that runs: its time, effects and budget, and what it asks of the driver."""
 
     clock: Clock
     effects: EffectSink
     work: Work
     asks: Asks
+    budget: TurnBudget
 
     @property
     def now_ms(self) -> int:

@@ -20,6 +20,7 @@ class Client:
     kernel has. `broken` is the reason to close it behind the waiting frames, `closing` the one
     behind the answers before slot `end_slot`. `parked` has, by slot, what ends the waits of calls
     that hold no frame. `muted_until_ms` is the end of its throttle time, 0 without one.
+    `has_gone` is true for a closed one whose waiting frames are still taken.
     `received_ns` is the begin of the step that received the first of the waiting frames.
     """
 
@@ -31,6 +32,7 @@ class Client:
         "connection_id",
         "end_slot",
         "forwarded",
+        "has_gone",
         "host",
         "is_at_kernel",
         "is_read",
@@ -60,6 +62,7 @@ class Client:
         self.end_slot = 0
         self.muted_until_ms = 0
         self.received_ns = 0
+        self.has_gone = False
         self.is_at_kernel = True
         self.is_read = True
         self.is_used = False

@@ -9,6 +9,10 @@ in the order of requests.
 A connection above a quota gets its answer, and then nothing more of it is taken or read until the
 throttle time is over (`broker.clients.throttling`); what is taken already goes on.
 
+What is received waits until the budget of the turn has room, and is not read beyond that: a frame
+is a piece. A connection takes all that it may before the next one; what a closed one sent before is
+taken too, as long as nothing but the budget held it up.
+
 Limits: unanswered calls and requests of a connection, above which it is not read; bytes of the
 frames of calls over all connections (`queued_bytes_max`), above which the connections that would
 hold more wait in the order in which they came and are not read. A call that waits for replicas or
@@ -28,7 +32,8 @@ from typing import Final
 from broker.clients.call import Call
 from broker.clients.client import Client
 from broker.clients.client_quotas import ClientQuotas
-from broker.clients.request_metrics import Begun, RequestMetrics
+from broker.clients.reply import Reply, close_slices, framed
+from broker.clients.request_metrics import RequestMetrics
 from broker.clients.throttling import Throttle
 from broker.effects import (
     CloseAtKernel,
@@ -44,7 +49,7 @@ from broker.effects import (
     UsedAtKernel,
 )
 from network.clock import Clock
-from storage.segments.file_slice import FileSlice
+from network.turn_budget import TurnBudget
 from wire.api_keys import PRODUCE
 from wire.api_table import ListenerKind, apis
 from wire.connections.connection import IN_FLIGHT_MAX
@@ -61,33 +66,18 @@ SMALL_BYTES_MAX: Final = 1024 * 1024
 USED_INTERVAL_MS: Final = 60_000
 """Time between two notes to the kernel that a connection is used, at most."""
 
+_LOOK_UNITS: Final = 2
+"""Cost of a look at a connection."""
+FORWARD_UNITS: Final = 6
+"""Cost of a frame for the kernel."""
+CALL_UNITS: Final = 60
+"""Cost of a call beside those of its bytes and its handler."""
+BYTES_PER_UNIT: Final = 2048
+"""Bytes of a frame that cost a unit: they are copied, checked and written."""
+_ANSWER_UNITS: Final = 10
+"""Cost of an answer that has waited."""
+
 Handler = Callable[[Call], None]
-
-
-class _Reply:
-    """The answer to one call, to come once; `begun` is there once its handler has ended."""
-
-    __slots__ = (
-        "_answered", "begun", "client", "is_answered", "queued_bytes", "slot", "throttle_ms",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        answered: Callable[["_Reply", Sequence[Part] | None, str | None], None],
-        client: Client,
-        queued_bytes: int,
-    ) -> None:
-        self._answered = answered
-        self.client = client
-        self.slot = client.slots.take()
-        self.queued_bytes = queued_bytes
-        self.is_answered = False
-        self.begun: Begun | None = None
-        self.throttle_ms = 0
-
-    def __call__(self, parts: Sequence[Part] | None, close_reason: str | None) -> None:
-        self.is_answered = True
-        self._answered(self, parts, close_reason)
 
 
 class Front:
@@ -100,6 +90,7 @@ class Front:
         effects: sink of the effects.
         quotas: of the clients.
         metrics: of the requests.
+        budget: of the turn.
         used_interval_ms: time between two notes to the kernel that a connection is used.
     """
 
@@ -112,6 +103,7 @@ class Front:
         *,
         quotas: ClientQuotas,
         metrics: RequestMetrics,
+        budget: TurnBudget,
         used_interval_ms: int = USED_INTERVAL_MS,
     ) -> None:
         self._handlers = handlers
@@ -122,6 +114,7 @@ class Front:
         self._effects = effects
         self._quotas = quotas
         self._metrics = metrics
+        self._budget = budget
         self._muted: list[tuple[int, int]] = []
         """Heap of the ends of throttle times, with their connections."""
         self._used_interval_ms = used_interval_ms
@@ -132,6 +125,8 @@ class Front:
         # Clients whose next request waits for room, first come first; and those to look at again.
         self._starved: dict[int, Client] = {}
         self._woken: dict[int, Client] = {}
+        self._received: list[Client] = []
+        """Those that received frames in this turn."""
         self._is_serving = False
         self.accepted: Counter[str] = Counter()
         """Connections since the start, by listener."""
@@ -160,7 +155,6 @@ class Front:
         """Begin to serve calls, those that wait first."""
         self._is_serving = True
         self._woken.update(self._clients)
-        self.drain()
 
     # ---- events ------------------------------------------------------------------------------
 
@@ -174,26 +168,30 @@ class Front:
         self._effects.append(OpenAtKernel(connection_id, listener, client_host))
 
     def received(self, connection_id: int, frames: Sequence[bytearray]) -> None:
-        """Take whole frames, as many as there is room for."""
+        """Take whole frames, to be looked at when the front goes on."""
         client = self._clients.get(connection_id)
         if client is not None and client.closing is None:
             if not client.waiting:
                 client.received_ns = self._metrics.step_ns
             client.waiting.extend(frames)
-            self._take(client)
+            self._woken[connection_id] = client
+            self._received.append(client)
 
     def broken(self, connection_id: int, reason: str) -> None:
         """Close a connection behind the frames received before."""
         client = self._clients.get(connection_id)
         if client is not None:
             client.broken = reason
-            self._take(client)
+            self._woken[connection_id] = client
 
     def closed(self, connection_id: int) -> None:
-        """Forget a closed connection; its outstanding answers are dropped."""
+        """Forget a closed connection, behind what waits for a turn; its answers are dropped."""
         client = self._clients.get(connection_id)
         if client is not None:
-            self._forget(client)
+            if client.waiting and connection_id in self._woken:
+                client.has_gone = True
+            else:
+                self._forget(client)
 
     def kernel_bytes(self, connection_id: int, content: bytes) -> None:
         """Take bytes of the kernel: responses to forwarded requests, in order."""
@@ -204,8 +202,8 @@ class Front:
         responses.feed(content)
         while (response := responses.next_frame()) is not None:
             assert client.forwarded, "the kernel answers a request once"
-            self._release(client, client.forwarded.popleft(), _framed((response,)))
-        self._take(client)
+            self._release(client, client.forwarded.popleft(), framed((response,)))
+        self._woken[connection_id] = client
 
     def kernel_closed(self, connection_id: int, reason: str) -> None:
         """Close a connection with the kernel's reason, behind the answers before the refused one.
@@ -220,21 +218,38 @@ class Front:
 
     # ---- requests ----------------------------------------------------------------------------
 
-    def drain(self) -> None:
-        """Go on with the connections that have got an answer or room; ends each half of a step."""
-        woken = self._woken
-        while woken:
+    @property
+    def is_busy(self) -> bool:
+        """True if connections have got frames, an answer, or room."""
+        return bool(self._woken)
+
+    def go_on(self) -> None:
+        """Take frames of those connections while the budget has room."""
+        woken, budget = self._woken, self._budget
+        while woken and budget.has_room:
+            budget.spend(_LOOK_UNITS)
             self._take(woken.pop(next(iter(woken))))
+
+    def pause(self) -> None:
+        """Do not read what has frames that wait for the next turn; ends each half of a step."""
+        received, self._received = self._received, []
+        for client in received:
+            if client.waiting and self._clients.get(client.connection_id) is client:
+                self._settle(client)
 
     def _take(self, client: Client) -> None:
         """Take the waiting frames for which there is room, in order."""
-        waiting, slots = client.waiting, client.slots
+        waiting, slots, budget = client.waiting, client.slots, self._budget
         forwarded: list[bytes | bytearray] = []
         while waiting and slots.in_flight_count < IN_FLIGHT_MAX and not client.muted_until_ms:
+            if not budget.has_room:
+                self._woken[client.connection_id] = client
+                break
             frame = waiting[0]
             call = self._served(frame)
             if call is None:
                 waiting.popleft()
+                budget.spend(FORWARD_UNITS + len(frame) // BYTES_PER_UNIT)
                 client.forwarded.append(slots.take())
                 forwarded += (len(frame).to_bytes(LENGTH_BYTES, "big"), frame)
                 continue
@@ -244,12 +259,16 @@ class Front:
             if not self._has_room(client, queued_bytes):
                 break
             waiting.popleft()
+            budget.spend(CALL_UNITS + len(frame) // BYTES_PER_UNIT)
             self._call(client, header, frame, position, queued_bytes)
         if forwarded:
             self._effects.append(SendToKernel(client.connection_id, b"".join(forwarded)))
         if client.broken is not None and not waiting:
             self._end(client, client.broken)
-        self._settle(client)
+        if client.has_gone and client.connection_id not in self._woken:
+            self._forget(client)
+        else:
+            self._settle(client)
 
     def _served(self, frame: bytearray) -> tuple[RequestHeader, int] | None:
         """Header of a request about records and the position of its body, else None."""
@@ -292,7 +311,7 @@ class Front:
         client.calls += 1
         kind = (header.api_key, header.api_version)
         self.requests[kind] = self.requests.get(kind, 0) + 1
-        reply, throttle = _Reply(self._answered, client, queued_bytes), None
+        reply, throttle = Reply(self._answered, client, queued_bytes), None
         if self._quotas.is_enabled:
             mute = partial(self._mute, reply)
             throttle = Throttle(self._quotas, client.caller, header.client_id, mute)
@@ -326,22 +345,23 @@ class Front:
     # ---- answers -----------------------------------------------------------------------------
 
     def _answered(
-        self, reply: _Reply, parts: Sequence[Part] | None, close_reason: str | None
+        self, reply: Reply, parts: Sequence[Part] | None, close_reason: str | None
     ) -> None:
         client = reply.client
         self._release_bytes(reply)
         client.answered(reply.slot)
         if self._clients.get(client.connection_id) is not client:
-            _close_slices(parts or ())
+            close_slices(parts or ())
             return
         if reply.begun is not None:
+            self._budget.spend(_ANSWER_UNITS)
             self._metrics.answered(reply.begun, self._metrics.nanoseconds(), reply.throttle_ms)
         if close_reason is not None:
             self._end(client, close_reason)
-        self._release(client, reply.slot, () if parts is None else _framed(parts))
+        self._release(client, reply.slot, () if parts is None else framed(parts))
         self._woken[client.connection_id] = client
 
-    def _release_bytes(self, reply: _Reply) -> None:
+    def _release_bytes(self, reply: Reply) -> None:
         """Give back the bytes of a frame that is not needed any more."""
         if reply.queued_bytes:
             self._queued_bytes -= reply.queued_bytes
@@ -401,7 +421,7 @@ class Front:
         self._woken.pop(client.connection_id, None)
         self._leave_starved(client)
         for parts in client.slots.drop():
-            _close_slices(parts)
+            close_slices(parts)
         for withdraw in client.parked.values():
             withdraw()
         if client.is_at_kernel:
@@ -411,7 +431,7 @@ class Front:
         if self._starved.pop(client.connection_id, None) is not None:
             self._wake_starved()
 
-    def _mute(self, reply: _Reply, throttle_ms: int) -> None:
+    def _mute(self, reply: Reply, throttle_ms: int) -> None:
         """Take and read nothing of a connection for a time; it lets others have its room."""
         client, reply.throttle_ms = reply.client, throttle_ms
         until_ms = self._clock.now_ms + throttle_ms
@@ -452,15 +472,3 @@ class Front:
 def used_interval_ms(idle_ms_max: int) -> int:
     """Time between notes by which the kernel, with this limit, closes no connection in use."""
     return min(USED_INTERVAL_MS, max(1, idle_ms_max // 4)) if idle_ms_max else USED_INTERVAL_MS
-
-
-def _framed(parts: Sequence[Part]) -> Sequence[Part]:
-    """Prepend the length of a response."""
-    size_bytes = sum(len(part) if isinstance(part, bytes) else part.size_bytes for part in parts)
-    return (size_bytes.to_bytes(LENGTH_BYTES, "big"), *parts)
-
-
-def _close_slices(parts: Sequence[Part]) -> None:
-    for part in parts:
-        if isinstance(part, FileSlice):
-            part.file.close()

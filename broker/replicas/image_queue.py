@@ -1,6 +1,6 @@
 """Images that a broker applies, in order, one slice at a time.
 
-A slice is what a step of the data thread may do: others wait for it meanwhile. An image of many
+A slice is what the budget of a turn has room for: others wait for it meanwhile. An image of many
 partitions takes several; those that come in the meantime wait behind it.
 """
 
@@ -8,18 +8,15 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Container, Iterator
 from enum import IntEnum
-from typing import Final
 
 from metadata.delta import MetadataDelta
 from metadata.image import Image
+from network.turn_budget import TurnBudget
 from wire.types import NodeId, TopicId, TopicIdPartition
-
-SLICE_COST_MAX: Final = 400
-"""Cost of a slice: of 25 partitions, less than a millisecond."""
 
 
 class Change(IntEnum):
-    """Kind of a change, with its cost, in microseconds or so."""
+    """Kind of a change, with its cost in units."""
 
     SEEN = 1
     """A partition of the delta was looked at."""
@@ -34,10 +31,16 @@ class ImageQueue:
 
     Args:
         applying: applies an image, one change at each `next`.
+        budget: of the turn.
     """
 
-    def __init__(self, applying: Callable[[Image, MetadataDelta], Iterator[Change]]) -> None:
+    def __init__(
+        self,
+        applying: Callable[[Image, MetadataDelta], Iterator[Change]],
+        budget: TurnBudget,
+    ) -> None:
         self._applying = applying
+        self._budget = budget
         self._waiting: deque[tuple[Image, MetadataDelta]] = deque()
         self._current: Iterator[Change] | None = None
 
@@ -56,9 +59,9 @@ class ImageQueue:
         self._waiting.append((image, delta))
 
     def apply_slice(self) -> int:
-        """Go on until the slice is full or nothing is left; the number of images that ended."""
-        cost = ended = 0
-        while cost < SLICE_COST_MAX:
+        """Go on while the budget has room and something is left; the number of ended images."""
+        budget, ended = self._budget, 0
+        while budget.has_room:
             if self._current is None:
                 if not self._waiting:
                     break
@@ -67,9 +70,8 @@ class ImageQueue:
             if change is None:
                 self._current = None
                 ended += 1
-                cost += Change.SETTINGS
-            else:
-                cost += change
+                change = Change.SETTINGS
+            budget.spend(change)
         return ended
 
 

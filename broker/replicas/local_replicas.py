@@ -82,7 +82,7 @@ class LocalReplicas:
         self._fetchers = fetchers
         self._image = EMPTY
         """The newest that is applied, whole or in part."""
-        self._images = ImageQueue(self._applying)
+        self._images = ImageQueue(self._applying, services.budget)
         self._is_first = True
         """True until the first image is applied."""
         self._catch_up_count = 0
@@ -157,11 +157,11 @@ class LocalReplicas:
         self._awaited = set()
 
     @property
-    def is_applying(self) -> bool:
-        """True if the next step applies another slice of the images."""
+    def is_busy(self) -> bool:
+        """True if another slice of the images is to be applied."""
         return self._is_loaded and not self._is_stopping and len(self._images) > 0
 
-    def apply_some(self) -> None:
+    def go_on(self) -> None:
         """Apply a slice; fetchers that do not wait for their leader wait for its end.
 
         A Fetch that left with the first partitions would keep the others waiting at a leader that
@@ -407,8 +407,6 @@ class LocalReplicas:
         """Instant of the next `tick`; None without one."""
         if self._is_stopping:
             return None
-        if self.is_applying:
-            return self._services.now_ms
         instants = (self._upkeep.next_ms(), self._assignments.next_ms(), self.moves.next_ms())
         return min((each for each in instants if each is not None), default=None)
 
@@ -416,8 +414,6 @@ class LocalReplicas:
         """Do what is due."""
         if self._is_stopping:
             return
-        if self.is_applying:
-            self.apply_some()
         self._upkeep.tick()
         if self.moves.is_due:
             self.moves.tick()

@@ -11,6 +11,7 @@ from broker.clients.request_metrics import RequestMetrics
 from broker.effects import Effect, SendParts, SendToKernel, SetReading
 from network.clock import Clock, Now
 from network.sampled_rate import QuotaWindow
+from network.turn_budget import TurnBudget
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.segments.file_slice import FileSlice
 from wire.api_keys import API_VERSIONS, FETCH, INIT_PRODUCER_ID, LIST_OFFSETS, PRODUCE
@@ -57,12 +58,14 @@ class Fronts:
         *,
         is_serving: bool = True,
         used_interval_ms: int = 60_000,
+        budget: TurnBudget | None = None,
         handle: Callable[[Call], None] = lambda _: None,
     ) -> None:
         self.clock = Clock(Now(1_000, 5_000))
         self.effects: list[Effect] = []
         self.calls: list[Call] = []
         self.now_ns = 0
+        self.budget = TurnBudget(1 << 30) if budget is None else budget
         self.quotas = ClientQuotas(self.clock, QuotaWindow(), lambda: self.now_ns)
         self.metrics = RequestMetrics(lambda: self.now_ns)
         served = (PRODUCE, FETCH, LIST_OFFSETS, INIT_PRODUCER_ID)
@@ -79,6 +82,7 @@ class Fronts:
             self.effects,
             quotas=self.quotas,
             metrics=self.metrics,
+            budget=self.budget,
             used_interval_ms=used_interval_ms,
         )
         if is_serving:
@@ -90,19 +94,19 @@ class Fronts:
 
     def receive(self, *frames: bytearray, connection_id: int = 1) -> None:
         self.front.received(connection_id, frames)
-        self.front.drain()
+        self.front.go_on()
 
     def answer(self, call: Call, *parts: bytes | FileSlice) -> None:
         call.answer_parts(parts)
-        self.front.drain()
+        self.front.go_on()
 
     def end(self, call: Call, close_reason: str | None = None) -> None:
         call.answer_nothing(close_reason)
-        self.front.drain()
+        self.front.go_on()
 
     def kernel_answers(self, *contents: bytes, connection_id: int = 1) -> None:
         self.front.kernel_bytes(connection_id, b"".join(map(frame, contents)))
-        self.front.drain()
+        self.front.go_on()
 
     def taken(self) -> list[Effect]:
         effects = self.effects[:]

@@ -13,6 +13,7 @@ from broker.services import Disk, Services
 from metadata.features import METADATA_VERSION_MAX
 from metadata.records import FeatureLevelRecord
 from network.clock import Clock, Now
+from network.turn_budget import TurnBudget
 from replication.leader.leadership import LocalBroker
 from simulator.cluster.memory_vfs import MemoryVfs
 from tests.broker.metadata_log import D1, D2, A, MetadataLog
@@ -20,6 +21,8 @@ from tests.storage.test_unified_log import produced
 from wire.types import NodeId
 
 START_MS = 1_000
+SLICE_UNITS = 400
+"""Budget of a turn: of 25 partitions."""
 WALL_MS = 5_000_000
 DIRS = {"/1": D1, "/2": D2}
 
@@ -106,6 +109,7 @@ class Host:
             self.vfs.make_directory(path)
         self.clock = Clock(Now(START_MS, WALL_MS))
         self.effects = Effects()
+        self.budget = TurnBudget(SLICE_UNITS)
         self.works, self.asked = self.effects.works, self.effects.asked
         self.replicas = Replicas()
         uuids = count(1)
@@ -126,7 +130,7 @@ class Host:
                 rng=random.Random(1),
             ),
             LocalBroker(NodeId(1), lambda: 7, self._broker, 30_000),
-            Services(self.clock, self.effects, self.effects.work, self.effects.asks),
+            Services(self.clock, self.effects, self.effects.work, self.effects.asks, self.budget),
             replicas=self.replicas,
             fetchers=self.replicas,
         )
@@ -146,8 +150,13 @@ class Host:
 
     def apply(self) -> None:
         """Apply what was published, slice by slice; returns when nothing is left to apply."""
-        while self.local.is_applying:
-            self.local.apply_some()
+        while self.local.is_busy:
+            self.turn()
+
+    def turn(self) -> None:
+        """One turn, in which nothing else happens."""
+        self.budget.begin()
+        self.local.go_on()
 
     def work(self) -> None:
         while self.works:

@@ -17,6 +17,7 @@ from broker.effects import (
 )
 from network.clock import Clock, Now
 from network.sampled_rate import QuotaWindow
+from network.turn_budget import TurnBudget
 from simulator.cluster.memory_vfs import MemoryVfs
 from tests.broker.fronts import (
     LISTENER,
@@ -49,6 +50,7 @@ def test_a_bad_length_closes_behind_the_answers_before_it() -> None:
     fronts.open()
     fronts.receive(list_offsets(), api_versions())
     fronts.front.broken(1, "frame length -1")
+    fronts.front.go_on()
     assert fronts.reading() == [False]
     fronts.answer(fronts.calls[0], b"first")
     fronts.taken()
@@ -65,6 +67,7 @@ def test_a_bad_length_waits_for_the_frames_before_it() -> None:
     fronts.open()
     fronts.receive(*(list_offsets(i) for i in range(CALLS_MAX + 1)))
     fronts.front.broken(1, "bad")
+    fronts.front.go_on()
     for call in fronts.calls[:CALLS_MAX]:
         fronts.answer(call)
     assert len(fronts.calls) == CALLS_MAX + 1
@@ -77,8 +80,10 @@ def test_a_bad_length_at_once_closes_at_once() -> None:
     fronts = Fronts()
     fronts.open()
     fronts.front.broken(1, "bad")
+    fronts.front.go_on()
     assert fronts.taken() == closed_for("bad")
     fronts.front.broken(1, "again")
+    fronts.front.go_on()
     assert fronts.taken() == []
 
 
@@ -107,6 +112,7 @@ def test_the_first_reason_stands() -> None:
     fronts.receive(list_offsets(), list_offsets())
     fronts.end(fronts.calls[1], "first")
     fronts.front.broken(1, "second")
+    fronts.front.go_on()
     fronts.end(fronts.calls[0], "third")
     assert fronts.taken()[1:] == closed_for("first")
 
@@ -123,13 +129,16 @@ def test_a_body_that_cannot_be_read_closes_behind_the_answers_before_it() -> Non
     clock = Clock(Now(0, 0))
     quotas = ClientQuotas(clock, QuotaWindow(), lambda: 0)
     metrics = RequestMetrics(lambda: 0)
-    front = Front({LIST_OFFSETS: read}, 1, clock, effects, quotas=quotas, metrics=metrics)
+    budget = TurnBudget()
+    front = Front(
+        {LIST_OFFSETS: read}, 1, clock, effects, quotas=quotas, metrics=metrics, budget=budget
+    )
     front.serve()
     front.opened(1, LISTENER, "127.0.0.1")
     front.received(1, [list_offsets(1), list_offsets(2), list_offsets(3)])
-    front.drain()
+    front.go_on()
     calls[0].answer_parts(())
-    front.drain()
+    front.go_on()
     sent = SendParts(1, (b"\0\0\0\5", b"\0\0\0\1\0"))
     assert effects[1:] == [SetReading(1, is_wanted=False), sent, *closed_for("the body ends early")]
 
@@ -178,6 +187,7 @@ def test_the_kernel_closes_what_is_closing_at_the_earlier_place() -> None:
     fronts.open()
     fronts.receive(list_offsets(1), api_versions(2), list_offsets(3))
     fronts.front.broken(1, "bad")
+    fronts.front.go_on()
     fronts.front.kernel_closed(1, "not served")
     fronts.taken()
     fronts.answer(fronts.calls[0])
@@ -237,7 +247,7 @@ def test_an_answer_to_a_connection_that_ends_with_it_is_no_longer_taken() -> Non
     fronts.calls[0].answer_parts(())
     fronts.front.closed(1)
     fronts.taken()
-    fronts.front.drain()
+    fronts.front.go_on()
     assert fronts.taken() == [], "as it would be read again"
 
 
@@ -266,7 +276,7 @@ def test_frames_that_wait_are_dropped_with_the_connection() -> None:
     fronts.receive(produce(100), connection_id=2)
     assert len(fronts.calls) == 1
     fronts.front.closed(1)
-    fronts.front.drain()
+    fronts.front.go_on()
     assert len(fronts.calls) == 2, "the next one in the queue gets the room that is left"
     assert fronts.front.queued_bytes == 1_000, "a call holds its bytes until it is answered"
     fronts.end(fronts.calls[0])

@@ -1,15 +1,16 @@
 """Images of many partitions are applied in slices, counted in steps, and later ones behind them."""
 
 from broker.effects import Ready
-from broker.replicas.image_queue import SLICE_COST_MAX, Change, ImageQueue
+from broker.replicas.image_queue import Change, ImageQueue
 from metadata.delta import MetadataDelta
 from metadata.image import EMPTY, Image
+from network.turn_budget import TurnBudget
 from replication.leader.leadership import Leadership
 from replication.partition import Following
 from tests.broker.metadata_log import A, B, MetadataLog
-from tests.broker.record_hosts import Host, registered, with_topics
+from tests.broker.record_hosts import SLICE_UNITS, Host, registered, with_topics
 
-PER_SLICE = SLICE_COST_MAX // Change.PARTITION
+PER_SLICE = SLICE_UNITS // Change.PARTITION
 MANY = 2 * PER_SLICE + 10
 
 
@@ -21,8 +22,8 @@ def publish(host: Host, log: MetadataLog | None = None) -> None:
 def hosted_by_step(host: Host) -> list[int]:
     """Number of partitions hosted after each step, until nothing is left to apply."""
     counts = []
-    while host.local.is_applying:
-        host.local.apply_some()
+    while host.local.is_busy:
+        host.turn()
         counts.append(len(host.replicas.partitions))
     return counts
 
@@ -38,14 +39,18 @@ def test_a_slice_ends_when_its_cost_is_reached_and_the_next_goes_on() -> None:
             done.append(f"{min(delta.features)}{number}")
             yield Change.PARTITION
 
-    queue = ImageQueue(applying)
+    budget = TurnBudget(SLICE_UNITS)
+    queue = ImageQueue(applying, budget)
     for name in "ab":
         queue.put(EMPTY, MetadataDelta(features={name}))
     assert (len(queue), done) == (2, [])
     assert queue.apply_slice() == 0
+    assert budget.spent == SLICE_UNITS
+    budget.begin()
     assert (len(queue), len(done)) == (2, PER_SLICE)
     assert queue.apply_slice() == 1
     assert len(queue) == 1
+    budget.begin()
     assert len(done) == 2 * PER_SLICE, "the end of an image costs, too"
     assert queue.apply_slice() == 1
     assert (len(queue), queue.apply_slice()) == (0, 0)
@@ -53,11 +58,11 @@ def test_a_slice_ends_when_its_cost_is_reached_and_the_next_goes_on() -> None:
 
 
 def test_images_without_changes_cost_too() -> None:
-    queue = ImageQueue(lambda _image, _delta: iter(()))
-    for _ in range(SLICE_COST_MAX):
+    queue = ImageQueue(lambda _image, _delta: iter(()), TurnBudget(SLICE_UNITS))
+    for _ in range(SLICE_UNITS):
         queue.put(EMPTY, MetadataDelta())
-    assert queue.apply_slice() == SLICE_COST_MAX // Change.SETTINGS
-    assert len(queue) == SLICE_COST_MAX - SLICE_COST_MAX // Change.SETTINGS
+    assert queue.apply_slice() == SLICE_UNITS // Change.SETTINGS
+    assert len(queue) == SLICE_UNITS - SLICE_UNITS // Change.SETTINGS
 
 
 # ---- local replicas ----------------------------------------------------------------------------
@@ -67,7 +72,7 @@ def test_a_step_hosts_some_partitions_of_an_image() -> None:
     host = Host(registered()).started()
     host.log.topic("a", partitions=MANY)
     publish(host)
-    assert host.local.next_ms() == host.clock.now_ms
+    assert host.local.is_busy
     assert host.replicas.partitions == {}, "the step that publishes has other work"
     counts = hosted_by_step(host)
     assert counts[-1] == MANY
@@ -81,7 +86,7 @@ def test_a_step_hosts_some_partitions_of_an_image() -> None:
 
 def test_a_step_looks_at_some_partitions_that_are_not_here() -> None:
     host = Host(registered()).started()
-    host.log.topic("a", partitions=SLICE_COST_MAX + 1, replicas=(2,), leader=2)
+    host.log.topic("a", partitions=SLICE_UNITS + 1, replicas=(2,), leader=2)
     publish(host)
     assert hosted_by_step(host) == [0, 0]
 
@@ -116,13 +121,13 @@ def test_a_newer_image_waits_behind_and_a_partition_has_the_older_until_then() -
     publish(host)
     host.log.change(0, B, leader=2)
     publish(host)
-    host.local.apply_some()
+    host.turn()
     assert isinstance(host.partition(0, B).role, Leadership)
-    assert host.local.is_applying
+    assert host.local.is_busy
     hosted_by_step(host)
     assert isinstance(host.partition(0, B).role, Following)
     assert host.partition(0, B).leader_epoch == 1
-    assert not host.local.is_applying
+    assert not host.local.is_busy
 
 
 def test_it_is_ready_when_all_images_that_came_by_then_are_applied() -> None:
@@ -134,7 +139,7 @@ def test_it_is_ready_when_all_images_that_came_by_then_are_applied() -> None:
     scan()
     done(None)
     for _ in range(2):
-        host.local.apply_some()
+        host.turn()
     while host.works:
         _, _, work, done = host.works.pop(0)
         work()
@@ -144,7 +149,7 @@ def test_it_is_ready_when_all_images_that_came_by_then_are_applied() -> None:
     publish(host)
     while not host.local.is_ready:
         assert (B, MANY - 1) not in host.replicas.partitions or host.works
-        host.local.apply_some() if host.local.is_applying else host.work_one()
+        host.turn() if host.local.is_busy else host.work_one()
     assert host.taken(Ready) == [Ready()]
 
 
@@ -165,8 +170,8 @@ def test_fetchers_are_held_until_the_images_are_applied() -> None:
     host.log.topic("a", partitions=MANY, replicas=(1, 2), leader=2)
     publish(host)
     held = []
-    while host.local.is_applying:
-        host.local.apply_some()
+    while host.local.is_busy:
+        host.turn()
         held.append(host.replicas.is_held)
     assert held == [True, True, False]
 
@@ -175,7 +180,7 @@ def test_who_waits_is_tried_with_each_slice() -> None:
     host = Host(registered()).started()
     host.log.topic("a", partitions=MANY)
     publish(host)
-    host.local.apply_some()
+    host.turn()
     first = [call for call in host.replicas.calls if call[0] == "check_all"]
     assert len(first) == 1
     assert 0 < len(first[0]) - 1 < PER_SLICE
@@ -191,7 +196,7 @@ def test_a_log_that_is_created_while_its_topic_is_being_deleted() -> None:
     hosted_by_step(host)
     host.log.remove()
     publish(host)
-    host.local.apply_some()
+    host.turn()
     assert host.replicas.partitions, "some are left"
     while host.works:  # without a step
         _, _, work, done = host.works.pop(0)
@@ -205,7 +210,7 @@ def test_a_log_that_is_created_while_its_topic_is_being_deleted() -> None:
 
 
 def test_settings_of_a_topic_are_applied_partition_by_partition() -> None:
-    count = SLICE_COST_MAX // Change.SETTINGS + 10
+    count = SLICE_UNITS // Change.SETTINGS + 10
     host = Host(registered()).started()
     host.log.topic("a", partitions=count)
     publish(host)
@@ -213,7 +218,7 @@ def test_settings_of_a_topic_are_applied_partition_by_partition() -> None:
     host.replicas.calls.clear()
     host.log.config("a", min_insync_replicas="2")
     publish(host)
-    host.local.apply_some()
+    host.turn()
     assert len(host.replicas.calls) < count
     hosted_by_step(host)
     assert len(host.replicas.calls) == count
@@ -223,7 +228,7 @@ def test_a_stop_leaves_the_images_that_wait() -> None:
     host = Host(registered()).started()
     host.log.topic("a", partitions=MANY)
     publish(host)
-    host.local.apply_some()
+    host.turn()
     host.local.stop()
-    assert not host.local.is_applying
+    assert not host.local.is_busy
     assert host.replicas.partitions == {}

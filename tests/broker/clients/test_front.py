@@ -12,6 +12,7 @@ from broker.clients.request_metrics import RequestMetrics
 from broker.effects import Effect, OpenAtKernel, SendParts, SendToKernel, SetReading
 from network.clock import Clock, Now
 from network.sampled_rate import QuotaWindow
+from network.turn_budget import TurnBudget
 from quorum_controller.security.authorization import Caller
 from simulator.cluster.memory_vfs import MemoryVfs
 from tests.broker.fronts import (
@@ -180,11 +181,12 @@ def test_a_handler_that_answers_at_once() -> None:
         effects,
         quotas=ClientQuotas(clock, QuotaWindow(), lambda: 0),
         metrics=RequestMetrics(lambda: 0),
+        budget=TurnBudget(1 << 20),
     )
     front.serve()
     front.opened(1, LISTENER, "")
     front.received(1, [list_offsets(i) for i in range(2 * CALLS_MAX)])
-    front.drain()
+    front.go_on()
     assert sum(isinstance(effect, SendParts) for effect in effects) == 2 * CALLS_MAX
     assert not any(isinstance(effect, SetReading) for effect in effects)
 
@@ -200,6 +202,7 @@ def test_calls_before_the_broker_serves_wait_in_order() -> None:
     assert (fronts.reading(), fronts.reading(2)) == ([False], [False])
     fronts.taken()
     fronts.front.serve()
+    fronts.front.go_on()
     assert [call.header.correlation_id for call in fronts.calls] == [2, 4]
     assert fronts.to_kernel() == frame(bytes(api_versions(3)))
     assert (fronts.reading(), fronts.reading(2)) == ([True], [True])

@@ -138,7 +138,7 @@ def produced(fronts, call, size, *, has_answer=True):
 def tick(fronts, ms):
     advance(fronts.clock, ms)
     fronts.front.tick()
-    fronts.front.drain()
+    fronts.front.go_on()
 
 
 def test_without_quotas_a_call_has_none():
@@ -266,7 +266,7 @@ def test_an_answer_of_one_body_says_the_throttle_time():
     fronts.receive(list_offsets(7))
     new = codec.newest(2, "response")
     fronts.calls[0].answer(new.ListOffsetsResponse(throttle_time=timedelta(0), topics=()))
-    fronts.front.drain()
+    fronts.front.go_on()
     _, body = codec.decode_response(2, 7, fronts.sent()[4:])
     assert body.throttle_time.total_seconds() == 0.5
     assert fronts.reading() == [False]

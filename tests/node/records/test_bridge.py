@@ -26,6 +26,7 @@ from metadata.image import EMPTY
 from network.clock import Clock
 from network.sampled_rate import QuotaWindow
 from network.timers import NEVER_MS
+from network.turn_budget import TurnBudget
 from node.clocks import now
 from node.driver import Driver
 from node.measuring import measured_decoding
@@ -151,7 +152,15 @@ class Records:
         self.clock = Clock(now())
         quotas = ClientQuotas(self.clock, QuotaWindow(), lambda: 0)
         metrics = RequestMetrics(time.monotonic_ns)
-        self.front = Front({}, 1 << 20, self.clock, self.effects, quotas=quotas, metrics=metrics)
+        self.front = Front(
+            {},
+            1 << 20,
+            self.clock,
+            self.effects,
+            quotas=quotas,
+            metrics=metrics,
+            budget=TurnBudget(1 << 30),
+        )
         self.is_ready = self.is_broken = False
         self.threads = set()
 
@@ -191,7 +200,7 @@ class Records:
         return self._taken()
 
     def _taken(self):
-        self.front.drain()
+        self.front.go_on()
         effects, self.effects[:] = self.effects[:], []
         return effects
 

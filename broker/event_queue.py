@@ -1,0 +1,42 @@
+"""Events whose effects on a broker can wait for another turn, in the order in which they came."""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from broker.events import Event
+from network.turn_budget import TurnBudget
+
+EVENT_UNITS: Final = 20
+"""Cost of an event beside what its parts spend."""
+
+
+class EventQueue:
+    """Events that wait.
+
+    Args:
+        takes: function of each kind of event.
+        budget: of the turn.
+    """
+
+    def __init__(self, takes: Mapping[type, Callable[[Any], None]], budget: TurnBudget) -> None:
+        self._takes = takes
+        self._budget = budget
+        self._events: deque[Event] = deque()
+
+    def put(self, event: Event) -> None:
+        """Take an event behind all others."""
+        self._events.append(event)
+
+    @property
+    def is_busy(self) -> bool:
+        """True if events wait."""
+        return bool(self._events)
+
+    def go_on(self) -> None:
+        """Take events while the budget has room."""
+        events, budget = self._events, self._budget
+        while events and budget.has_room:
+            event = events.popleft()
+            budget.spend(EVENT_UNITS)
+            self._takes[type(event)](event)

@@ -1,0 +1,110 @@
+"""A step of a broker is bounded: what it does costs units, the rest waits for the next turns."""
+
+from typing import Any
+
+import pytest
+
+from broker.effects import Lane, SendParts
+from broker.event_queue import EVENT_UNITS
+from broker.events import (
+    Answered,
+    Event,
+    FramesReceived,
+    ImagePublished,
+    PeerBytes,
+    PeerConnected,
+    PeerDisconnected,
+    TimeAdvanced,
+    WorkDone,
+)
+from network.turn_budget import TURN_UNITS_MAX
+from tests.broker.brokers import Driven
+from tests.broker.fronts import api_versions, list_offsets
+
+PER_TURN = TURN_UNITS_MAX // EVENT_UNITS
+
+
+def started() -> Driven:
+    driven = Driven()
+    driven.metadata.topic()
+    driven.start()
+    driven.connect()
+    return driven
+
+
+def turn(driven: Driven, *events: Event) -> list[Any]:
+    """One turn alone, whose cost is bounded."""
+    effects = driven.broker.take(events, driven.now) + driven.broker.settle()
+    assert driven.broker._budget.spent < TURN_UNITS_MAX + 100
+    return effects
+
+
+def is_at_once(driven: Driven) -> bool:
+    """True if the driver goes on as soon as it has looked at its sockets."""
+    return driven.broker.next_deadline_ms() <= driven.now_ms
+
+
+def test_the_ends_of_work_are_taken_over_turns_in_order() -> None:
+    driven, done = started(), []
+    work = driven.broker._work
+    for number in range(2 * PER_TURN + 1):
+        work.run(Lane.FILES, "", lambda: None, lambda _, number=number: done.append(number))
+    first = work._awaited._next_token - (2 * PER_TURN + 1)
+    turn(driven)
+    turn(driven, *(WorkDone(first + number) for number in range(2 * PER_TURN + 1)))
+    counts = [len(done)]
+    while is_at_once(driven):
+        turn(driven, TimeAdvanced())
+        counts.append(len(done))
+    assert counts == [PER_TURN, 2 * PER_TURN, 2 * PER_TURN + 1]
+    assert done == sorted(done)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [PeerBytes(9, b""), PeerConnected(9), PeerDisconnected(9, refused=False)],
+)
+def test_events_of_peers_wait_for_their_turn(event: Event) -> None:
+    driven = started()
+    turn(driven, *[event] * (PER_TURN + 1))
+    assert is_at_once(driven)
+    turn(driven, TimeAdvanced())
+    assert not is_at_once(driven)
+
+
+def test_answers_of_the_controller_wait_for_their_turn() -> None:
+    driven, answers = started(), []
+    asks = driven.broker._asks
+    tokens = [asks._awaited.add(answers.append) for _ in range(PER_TURN + 1)]
+    turn(driven, *(Answered(token, token) for token in tokens))
+    assert (answers, is_at_once(driven)) == (tokens[:-1], True)
+    turn(driven, TimeAdvanced())
+    assert (answers, is_at_once(driven)) == (tokens, False)
+
+
+def test_requests_of_many_connections_are_answered_over_turns() -> None:
+    driven = started()
+    for number in range(2, 40):
+        driven.connect(number)
+    frames = [FramesReceived(number, [list_offsets(number)]) for number in range(1, 40)]
+    sent = [e.connection_id for e in turn(driven, *frames) if isinstance(e, SendParts)]
+    turn_count = 1
+    while is_at_once(driven):
+        sent += [e.connection_id for e in turn(driven, TimeAdvanced()) if isinstance(e, SendParts)]
+        turn_count += 1
+    assert sent == list(range(1, 40))
+    assert turn_count > 2
+
+
+def test_an_image_is_applied_beside_requests_that_never_end() -> None:
+    driven = started()
+    driven.metadata.topic("b", b"b" * 16, partitions=100)
+    image = ImagePublished(*driven.metadata.take())
+    turn(driven, image, FramesReceived(1, [api_versions(n) for n in range(400)]))
+    hosted = [len(driven.broker._local.hosted)]
+    for _ in range(28):
+        turn(driven, FramesReceived(1, [list_offsets(n) for n in range(64)]))
+        hosted.append(len(driven.broker._local.hosted))
+    assert 0 < hosted[0] < 101
+    assert hosted[-1] == 101
+    assert driven.broker._front.is_busy
