@@ -100,7 +100,7 @@ class Fetch:
         )
         wanted, refused = self._divided(call, request, context.partitions())
         max_bytes = max(0, min(request.max_bytes, self._bytes_max))
-        is_follower = request.replica_id >= 0
+        is_follower = request.is_from_follower
         call.kind = kind_of_fetch(is_from_follower=is_follower)
         if call.throttle is not None and not is_follower:
             max_bytes = int(min(max_bytes, call.throttle.fetch_bytes_max))
@@ -123,7 +123,7 @@ class Fetch:
         self, call: Call, request: BrokerFetchRequest, partitions: Sequence[SessionPartition]
     ) -> tuple[list[WantedPartition], list[FetchedPartition]]:
         """The partitions to read, and the rows of the others."""
-        is_follower = request.replica_id >= 0
+        is_follower = request.is_from_follower
         may_follow = is_follower and self._access.allows_cluster(
             call.caller, Operation.CLUSTER_ACTION
         )
@@ -238,7 +238,7 @@ def _session_request(version: int, request: BrokerFetchRequest) -> FetchSessionR
         version=version,
         session_id=request.session_id,
         epoch=request.session_epoch,
-        is_from_follower=request.replica_id >= 0,
+        is_from_follower=request.is_from_follower,
         partitions={
             (each.topic, each.partition): _fetch_partition(each) for each in request.partitions
         },
@@ -261,8 +261,8 @@ def _fetch_partition(row: RequestedPartition) -> FetchPartition:
 def _params(
     version: int, request: BrokerFetchRequest, max_bytes: int, listener: str
 ) -> FetchParams:
-    replica_id = request.replica_id
-    is_follower, is_consumer = replica_id >= 0, replica_id < 0 and replica_id != FUTURE_REPLICA_ID
+    is_follower = request.is_from_follower
+    is_consumer = not is_follower and request.replica_id != FUTURE_REPLICA_ID
     if not is_consumer:
         isolation = FetchIsolation.LOG_END
     elif request.is_committed_only:
@@ -270,7 +270,7 @@ def _params(
     else:
         isolation = FetchIsolation.HIGH_WATERMARK
     return FetchParams(
-        replica_id=NodeId(replica_id) if is_follower else None,
+        replica_id=NodeId(request.replica_id) if is_follower else None,
         replica_epoch=None if request.replica_epoch < 0 else BrokerEpoch(request.replica_epoch),
         max_wait_ms=request.max_wait_ms,
         min_bytes=min(request.min_bytes, max_bytes),

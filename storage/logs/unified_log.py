@@ -298,8 +298,8 @@ class UnifiedLog:
         """The log start; its epoch is -1 where it is not known."""
         first = next(iter(self._log.epoch_entries), None)
         start = self._log.log_start_offset
-        is_known = first is not None and first.start_offset <= start
-        return TimestampAndOffset(NO_TIMESTAMP_MS, start, first.epoch if first and is_known else -1)
+        epoch = -1 if first is None or first.start_offset > start else first.epoch
+        return TimestampAndOffset(NO_TIMESTAMP_MS, start, epoch)
 
     def latest(self, isolation: FetchIsolation) -> TimestampAndOffset:
         """The end that a reader with this isolation may read up to, with the newest epoch."""

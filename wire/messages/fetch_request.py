@@ -65,6 +65,11 @@ class BrokerFetchRequest(msgspec.Struct, frozen=True, kw_only=True):
     forgotten: tuple[tuple[str | bytes, int], ...] = ()
     rack_id: str = ""
 
+    @property
+    def is_from_follower(self) -> bool:
+        """True if a replica with an id asks; consumers and readers for repair have none."""
+        return self.replica_id >= 0
+
 
 def decode_fetch_request(version: int, body: Buffer, position: int = 0) -> BrokerFetchRequest:
     """Read a request.

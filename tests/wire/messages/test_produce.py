@@ -208,6 +208,15 @@ def test_responses_equal_kios(version, topics, throttle_ms, endpoints) -> None:
     assert found == written(expected)
 
 
+def test_a_row_of_an_error_has_no_offsets() -> None:
+    row = PartitionAnswer(topic="t", partition=0, code=ErrorCode.not_leader_or_follower)
+    body = encode_produce_response(9, [row])
+    response, _ = entity_reader(schema(9, "response").ProduceResponse)(body, 0)
+    ((answer,),) = (topic.partition_responses for topic in response.responses)
+    assert (answer.base_offset, answer.log_append_time, answer.log_start_offset) == (-1, None, -1)
+    assert (answer.record_errors, answer.error_message) == ((), None)
+
+
 def test_kafkas_frames_are_here() -> None:
     assert len({pair["api_version"] for pair in PAIRS}) >= 3
 
