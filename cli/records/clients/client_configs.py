@@ -56,11 +56,6 @@ def pairs(words: Iterable[str]) -> dict[str, str]:
     return {key: value for key, _, value in (word.partition("=") for word in words)}
 
 
-def kind_of(name: str) -> str:
-    """INT or LONG."""
-    return _NUMBERS[name][0]
-
-
 def flag_of(properties: Mapping[str, str], name: str, *, default: bool) -> bool:
     """A boolean config.
 

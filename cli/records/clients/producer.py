@@ -18,7 +18,13 @@ from cli.kafka_errors import message_of
 from cli.records.clients.clock import Backoff, Clock
 from cli.records.clients.partitioner import Partitioner
 from cli.records.clients.records_api import RecordsApi
-from cli.records.clients.topic_metadata import NO_LEADER, Partition, Topic, described_topics
+from cli.records.clients.topic_metadata import (
+    LEADER_NOT_AVAILABLE,
+    NO_LEADER,
+    Partition,
+    Topic,
+    described_topics,
+)
 from wire.batches.batch import RecordView
 from wire.batches.compression import Codec
 from wire.batches.produced_batch import produced_batch
@@ -141,16 +147,11 @@ class Producer:
             queue.append(_Pending(partition, self._clock.now_ms()))
         queue[-1].records.append((record, timestamp_ms, on_end))
         queue[-1].size_bytes += size_bytes
-        if len(queue) > 1 or queue[-1].size_bytes >= self._config.batch_size_bytes:
-            self._send_all(self._is_ready)
-        else:
-            self.poll()
+        self.poll()
 
     def poll(self) -> None:
-        """Send what has waited for long enough."""
-        next_ms = self.next_ms()
-        if next_ms is not None and next_ms <= self._clock.now_ms():
-            self._send_all(self._is_ready)
+        """Send what is full or has waited for long enough."""
+        self._send_all(self._is_ready)
 
     def next_ms(self) -> int | None:
         """The time of the clock from which `poll` sends something; None while nothing is queued."""
@@ -233,7 +234,8 @@ class Producer:
             by_leader.setdefault(leader, []).append(batch)
         for leader, batches in by_leader.items():
             if leader == NO_LEADER:
-                again += [(batch, 5, message_of(5)) for batch in batches]
+                reason = message_of(LEADER_NOT_AVAILABLE)
+                again += [(batch, LEADER_NOT_AVAILABLE, reason) for batch in batches]
                 continue
             for part in self._requests(batches):
                 again += self._send_request(leader, part)

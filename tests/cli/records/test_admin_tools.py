@@ -9,7 +9,7 @@ import pytest
 from cli.arguments import UsageError
 from cli.kafka_errors import exception_class, exception_text
 from cli.records import delete_records, get_offsets, log_dirs
-from cli.records.clients.topic_metadata import NO_LEADER, Partition
+from cli.records.clients.topic_metadata import Partition
 from cli.records.partition_rules import rules_of, topic_and_numbers
 from tests.cli.records.broker import DELETE_RECORDS, DESCRIBE_LOG_DIRS, LIST_OFFSETS, Broker, Log
 from tests.cli.records.golden import run_command
@@ -65,7 +65,7 @@ def test_times(text: str, expected: int | None) -> None:
 
 
 def test_offsets_of_partitions_with_and_without_a_leader() -> None:
-    lost = Log(leader=NO_LEADER)
+    lost = Log(leader=-1)
     broker = Broker(t=[Log(), lost], __internal=1)
     broker.topics["t"].logs[0].append(b"a", b"b")
     broker.topics["__internal"].is_internal = True
@@ -95,7 +95,7 @@ ROW = '{"partitions": [{"topic": %s, "partition": %s, "offset": %s}]}'
 
 
 def test_deletion_reaches_the_leader_and_tells_what_is_left(tmp_path: Path) -> None:
-    broker = Broker(t=[Log(), Log(leader=NO_LEADER)])
+    broker = Broker(t=[Log(), Log(leader=-1)])
     broker.topics["t"].logs[0].append(b"a", b"b")
     rows = [
         {"topic": name, "partition": number, "offset": 1}

@@ -5,6 +5,7 @@ import os
 import struct
 
 import pytest
+from typing_extensions import override
 
 from cli.arguments import UsageError
 from cli.records import console_consumer
@@ -12,7 +13,7 @@ from cli.records.clients.fetcher import CREATE_TIME, NO_TIMESTAMP, Fetched
 from cli.records.clients.topic_metadata import Partition
 from cli.records.formats.deserializers import DeserializeError, deserializer_of
 from cli.records.formats.formatters import default_formatter, formatter_of, json_formatter
-from tests.cli.records.broker import FETCH, LIST_OFFSETS, Broker, Log
+from tests.cli.records.broker import FETCH, LIST_OFFSETS, Broker, Log, Time
 from tests.cli.records.golden import run_command
 from wire.batches.batch import RecordView
 from wire.types import Offset
@@ -151,6 +152,25 @@ def test_a_topic_that_comes_later() -> None:
     assert (code, out) == (0, "")
     assert broker.clock.now_ms() == 1500
     assert "total of 0" in err
+    config = ["--command-property", "auto.offset.reset=none"]
+    assert consumed(Broker(), *T, *config, "--timeout-ms", "1500")[2] == err, "it may still come"
+
+
+@pytest.mark.parametrize("words", [(), ("--timeout-ms", "-1")])
+def test_without_a_time_records_are_waited_for(words: tuple[str, ...]) -> None:
+    broker = Broker(t=1)
+    log = broker.topics["t"].logs[0]
+
+    class Late(Time):
+        @override
+        def sleep_ms(self, ms: int) -> None:
+            super().sleep_ms(ms)
+            if self.at_ms > 60_000 and not log.batches:
+                log.append(b"late")
+
+    broker.clock = Late()
+    code, out, _ = consumed(broker, *T, "--max-messages", "1", *words)
+    assert (code, out) == (0, "late\n")
 
 
 def test_no_messages_and_no_policy() -> None:

@@ -4,6 +4,7 @@ import io
 import json
 import os
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -21,8 +22,8 @@ from wire.batches.compression import Codec
 S = ["--bootstrap-server", "h:1", "--topic", "t"]
 
 
-def all_lines(content: bytes) -> list[str | None]:
-    lines, found = Lines(io.BytesIO(content)), []
+def all_lines(content: IO[bytes]) -> list[str | None]:
+    lines, found = Lines(content), []
     while True:
         try:
             found.append(lines.next_line(None))
@@ -37,7 +38,18 @@ def all_lines(content: bytes) -> list[str | None]:
      (b"a\r", ["a"])],
 )  # fmt: skip
 def test_lines(content: bytes, expected: list[str]) -> None:
-    assert all_lines(content) == expected
+    assert all_lines(io.BytesIO(content)) == expected
+
+
+class Portions(io.BytesIO):
+    """A stream that gives a byte at a time."""
+
+    def read(self, _size: int | None = -1, /) -> bytes:
+        return super().read(1)
+
+
+def test_of_two_ends_behind_a_carriage_return_one_belongs_to_it() -> None:
+    assert all_lines(Portions(b"a\r\n\nb\r\r\nc")) == ["a", "", "b", "", "c"]
 
 
 def test_lines_of_a_pipe_come_when_they_are_written() -> None:

@@ -157,6 +157,8 @@ def test_events_of_records_and_errors() -> None:
         "sent": 3, "acked": 2, "target_throughput": 10,
     }  # fmt: skip
     assert events[-1]["avg_throughput"] == pytest.approx(2 / 0.3)
+    (record, *_) = broker.topics["t"].logs[0].records()
+    assert record.timestamp_ms >= Time().wall_ms(), "the time of the clock, without another"
 
 
 def test_keys_prefixes_and_times() -> None:

@@ -1,12 +1,14 @@
 """The blocking fetcher: positions, markers, aborted transactions, errors."""
 
 import random
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cli.kafka_errors import message_of
+from cli.records.clients.clock import SYSTEM
 from cli.records.clients.fetcher import (
     CREATE_TIME,
     LOG_APPEND_TIME,
@@ -243,3 +245,8 @@ def test_an_old_broker() -> None:
     made.assign(T0, 0)
     with pytest.raises(FetchError, match="does not know Fetch 13"):
         made.poll(0)
+
+
+def test_the_clocks_of_the_system() -> None:
+    assert abs(SYSTEM.wall_ms() - time.time_ns() / 1e6) < 60_000
+    assert abs(SYSTEM.now_ms() - time.monotonic_ns() / 1e6) < 60_000

@@ -210,6 +210,7 @@ def test_attempts_and_time_end() -> None:
 def test_an_error_that_stays(code: int, epoch: int) -> None:
     broker = Broker(t=1)
     broker.errors = [(PRODUCE, code)]
+    broker._next_producer_id = 0
     ends = Ends()
     made = producer(broker)
     for value in (b"a", b"b"):
