@@ -117,8 +117,6 @@ def _unicode_character(digits: str) -> str:
 
 def _joined(text: str) -> str:
     """Join the halves of UTF-16 pairs into characters."""
-    if all(char < "\ud800" or char > "\udfff" for char in text):
-        return text
     try:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError as error:

@@ -53,8 +53,9 @@ def records_config(config: NodeConfig, directory_ids: Mapping[str, DirectoryId])
         if interval.key in given:
             value = _whole(given[interval.key], interval.key)
             groups["upkeep"][interval.field] = value if value > 0 else LONG_MAX
-    if groups["records"].get("queued_bytes_max", 1) <= 0:
-        del groups["records"]["queued_bytes_max"]
+    queued_bytes_max = groups["records"].pop("queued_bytes_max", 0)
+    if queued_bytes_max > 0:
+        groups["records"]["queued_bytes_max"] = queued_bytes_max
     if SELECTOR_KEY in given:
         groups["records"]["reads_in_rack"] = _reads_in_rack(given[SELECTOR_KEY])
     found = RecordsConfig(

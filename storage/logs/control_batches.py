@@ -54,7 +54,7 @@ def _of_segment(vfs: Vfs, path: str, window_bytes: int) -> Iterator[Batch]:
     position, needed, size_bytes = 0, HEADER_BYTES, vfs.size(path)
     file = vfs.open(path)
     try:
-        while 0 < needed <= size_bytes - position:
+        while needed and needed <= size_bytes - position:
             window = memoryview(file.pread(max(needed, window_bytes), position))
             if len(window) < needed:
                 return

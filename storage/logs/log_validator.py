@@ -315,7 +315,7 @@ def _rejected(code: ErrorCode, errors: list[RecordError]) -> RejectedError:
 
 def _java_long(number: int) -> int:
     """The number as a Java long, which wraps."""
-    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+    return int.from_bytes((number % (1 << 64)).to_bytes(8, "big"), "big", signed=True)
 
 
 def _with_timestamp(batch: Batch, kind: TimestampType, max_timestamp_ms: int) -> Batch:

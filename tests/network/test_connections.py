@@ -10,7 +10,9 @@ from tests.network.raw_client import Raw, api_versions, ready_world
 from wire.connections.framing import frame
 from wire.errors import ErrorCode
 from wire.messages.codec import encode_request, newest
+from wire.messages.fetch_messages import FetchRequest
 
+FETCH = 1
 CREATE_TOPICS = 19
 ALTER_CLIENT_QUOTAS = 49
 
@@ -99,6 +101,18 @@ def test_an_idle_connection_is_closed_and_one_in_use_is_not() -> None:
     assert not idle.is_open
     assert used.is_open
     assert len(world.kernel(1).connections) == 1
+
+
+def test_an_answer_begins_the_idle_time_anew() -> None:
+    world = ready_world(1, connection_limits=ConnectionLimits(idle_ms_max=1_000))
+    raw = Raw(world, 1, "CONTROLLER")
+    fetch = FetchRequest(fetch_offset=world.kernel(1).log.end_offset, max_wait_ms=400, max_bytes=1)
+    raw.send(frame(encode_request(FETCH, 17, 7, "c", fetch)))
+    world.run_until(lambda: raw.correlation_ids == [7])
+    world.run_for(900)
+    assert raw.is_open
+    world.run_for(200)
+    assert not raw.is_open
 
 
 def test_connections_over_the_limit_are_closed_with_one_line() -> None:

@@ -1,19 +1,23 @@
 """Links to other nodes: when they connect again."""
 
+from dataclasses import replace
+
 import pytest
 
 from network.clock import Clock, Now
 from network.effects import ClosePeer, ConnectPeer, SendPeerBytes
-from network.peers import FETCHERS, Channel, Failure, Peers
+from network.peers import FETCHERS, GIVE_UP_MS, PROBES_MAX, Channel, Failure, Peers
 from network.timers import LINKS, NEVER_MS
 from wire.api_table import ListenerKind, api_versions_body, apis
 from wire.connections.connection import ServerConnection
+from wire.connections.framing import frame
 from wire.connections.headers import parse_request_header
-from wire.messages.codec import default_request, newest
+from wire.errors import ErrorCode
+from wire.messages.codec import default_request, encode_response, newest
 from wire.messages.conversion import default_entity
 from wire.types import LeaderAndEpoch, LeaderEpoch
 
-FETCH = 1
+FETCH, API_VERSIONS = 1, 18
 NOBODY = LeaderAndEpoch(None, LeaderEpoch(0))
 
 
@@ -141,6 +145,40 @@ def test_a_leader_whose_connection_is_lost_is_asked_at_once_whether_it_is_there(
     before = len(links.effects)
     links.peers.on_disconnected(links.peer_id, refused=False)
     assert [type(effect) for effect in links.effects[before:]] == [ConnectPeer] * asks
+
+
+def test_a_leader_that_is_silent_is_probed_a_few_times():
+    links = Links(LeaderAndEpoch(2, LeaderEpoch(1)))
+    assert links.send()
+    links.peers.on_connected(links.peer_id)
+    links.peers.on_disconnected(links.peer_id, refused=False)
+    for _ in range(9):
+        links.peers.on_disconnected(links.peer_id, refused=False)
+    connects = [effect for effect in links.effects if isinstance(effect, ConnectPeer)]
+    assert len(connects) == 2 + PROBES_MAX
+
+
+def test_a_new_leader_shortens_the_time_of_what_former_ones_were_asked():
+    links = Links()
+    links.send(Channel.FORWARDING, timeout_ms=30_000)
+    for leader_id, due_ms in ((3, 1_000 + GIVE_UP_MS), (2, 31_000)):
+        links.peers.on_leader_changed(leader_id)
+        assert links.clock.timers.at_ms[LINKS] == due_ms
+
+
+def test_a_connection_goes_on_with_the_versions_that_the_other_side_has():
+    """UNSUPPORTED_VERSION: ApiVersions is asked again, in version 0."""
+    links = Links()
+    links.send()
+    links.peers.on_connected(links.peer_id)
+    asked = parse_request_header(links.effects[-1].data[4:])[0]
+    body = api_versions_body(apis(ListenerKind.CONTROLLER, [FETCH]))
+    refused = replace(body, error_code=ErrorCode.unsupported_version)
+    answer = encode_response(API_VERSIONS, 0, asked.correlation_id, refused)
+    before = len(links.effects)
+    links.peers.on_bytes(links.peer_id, frame(answer))
+    (sent,) = links.effects[before:]
+    assert (asked.api_version > 0, parse_request_header(sent.data[4:])[0].api_version) == (True, 0)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import sys
 
 import pytest
@@ -13,6 +14,11 @@ from node.logs import write_log
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+def test_levels_are_those_of_logging() -> None:
+    for level in LogLevel:
+        assert logging.getLevelName(level.value) == level.name.replace("WARN", "WARNING")
 
 
 def test_a_terminal_gets_key_value(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.checkpoints.epoch_checkpoint import EpochCache, EpochEntry
@@ -287,6 +288,10 @@ def test_fetched_batches_stop_at_the_first_bad_one() -> None:
     assert "follows end offset 4" in str(log.append_fetched(batch(5, 6), 6).stopped)
     assert "lower than 6" in str(log.append_fetched(batch(4, 3), 6).stopped)
     assert log.end_offset == 4
+    for room_bytes in (0, 1):
+        log.configure(replace(log.config, batch_bytes_max=len(batch(4, 6)) - 1 + room_bytes))
+        assert log.append_fetched(batch(4, 6), 6).end_offset == 4 + room_bytes
+    log.truncate_to(4)
     many = b"".join(batch(offset, 6) for offset in range(4, 60))
     assert log.append_fetched(many, 6).end_offset == 60
     assert len(segment_bases(vfs, log)) > 5

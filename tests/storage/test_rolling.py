@@ -132,14 +132,20 @@ def test_a_gap_beyond_relative_offsets_begins_a_segment_at_its_end() -> None:
 
 def test_fetched_batches_are_written_in_as_few_groups_as_relative_offsets_allow() -> None:
     far = 1 << 31
-    offsets = (5, far, far + 5, far + 6, 3 * far)
+    offsets = (5, far + 4, far + 5, far + 6, 3 * far)
     frames = list(iterate_frames(b"".join(batch(offset, 1) for offset in offsets)))
     groups = groups_that_fit(frames, 1 << 30, 1 << 30)
     assert [[frame.base_offset for frame in group] for group in groups] == [
-        [5, far],
+        [5, far + 4],
         [far + 5, far + 6],
         [3 * far],
     ]
+    sizes = [frame.size_bytes for frame in frames]
+    near = frames[2:4]
+    for room_bytes in (sizes[2] - 1, sizes[2], sum(sizes[2:4]) - 1):
+        assert groups_that_fit(near, room_bytes, 1 << 30) == (
+            [near] if room_bytes < sizes[2] else [near[:1], near[1:]]
+        )
 
 
 def test_the_first_timestamp_of_a_segment_that_was_loaded_counts() -> None:

@@ -333,7 +333,7 @@ def _read_endpoints(section: bytes) -> tuple[tuple[int, str, int], ...] | None:
             return None
         position += 2
         endpoints.append((node_id, host, port))
-    return tuple(endpoints) if position == end and end <= len(section) else None
+    return tuple(endpoints) if position == end else None
 
 
 # ---- other versions, through kio's newest classes -----------------------------------------------

@@ -117,6 +117,8 @@ def test_no_more_is_waited_for_than_the_response_may_hold():
     assert offsets(
         fetched_rows(broker.ask({"t": [(0, 0)]}, max_wait_ms=100, min_bytes=1 << 20))["t", 0]
     ) == [0]
+    assert broker.ask({"t": [(0, 3)]}, max_wait_ms=100, min_bytes=1).parts == []
+    assert broker.ask({"t": [(0, 3)]}, max_wait_ms=100, min_bytes=1, max_bytes=-1).parts
 
 
 def test_a_negative_limit_of_a_partition_is_none():
@@ -221,10 +223,11 @@ def test_a_follower_reads_to_the_end_and_completes_a_produce(version):
     assert len(waiting.parts) == 1
 
 
-def test_a_follower_of_an_earlier_registration_is_refused():
+@pytest.mark.parametrize("replica_epoch", [0, 11])
+def test_a_follower_of_an_earlier_registration_is_refused(replica_epoch):
     broker = Records()
     broker.topic(**PAIR)
-    asked = broker.ask({"t": [(0, 0)]}, version=15, replica_id=2, replica_epoch=11)
+    asked = broker.ask({"t": [(0, 0)]}, version=15, replica_id=2, replica_epoch=replica_epoch)
     assert set(codes(asked, 15).values()) == {NOT_LEADER}
 
 

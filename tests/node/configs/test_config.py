@@ -1,7 +1,6 @@
 import pytest
 
 from kernel.config import NodeConfig, Voter
-from network.connection_limits import COUNT_MAX
 from node.configs.config import ConfigError, node_config, parse_overrides, read_config
 from wire.types import Endpoint
 
@@ -270,6 +269,6 @@ def test_limits_that_are_refused(key, value, message):
 
 
 def test_rate_of_new_connections():
-    assert node_config(COMBINED).connection_limits.creation_rate == COUNT_MAX
+    assert node_config(COMBINED).connection_limits.creation_rate == 2**31 - 1
     config = node_config({**COMBINED, "max.connection.creation.rate": "7"})
     assert config.connection_limits.creation_rate == 7

@@ -35,6 +35,13 @@ def test_half_unicode_escape_is_an_error():
         parse_properties("a.b=\\u00g1")
 
 
+def test_of_a_long_key_80_characters_are_shown():
+    for length in (79, 80, 81):
+        with pytest.raises(PropertiesError) as refused:
+            parse_properties(f"{'k' * length}=\\u00g1")
+        assert str(refused.value).startswith(f"{'k' * min(length, 80)}: malformed")
+
+
 @pytest.mark.parametrize(
     "text", ["\\ud800", "x\\udfffy", "\\ude00\\ud83d", "\\ud83d\\ud83d\\ude00"]
 )

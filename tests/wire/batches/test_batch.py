@@ -272,6 +272,15 @@ def test_impossible_length_or_magic(position, content):
         parse_batch_header(damaged)
 
 
+@pytest.mark.parametrize(("encoded", "length"), [(0x1E, 15), (0x03, -2)])
+def test_a_field_is_not_longer_than_its_record(encoded, length):
+    damaged = bytearray(ONE_RECORD)
+    assert damaged[66] == 13 << 1
+    damaged[66] = encoded
+    with pytest.raises(CorruptBatchError, match=f"field of {length} bytes does not fit"):
+        only_batch(damaged).records()
+
+
 def test_short_header_and_unknown_codec():
     with pytest.raises(CorruptBatchError):
         parse_batch_header(ONE_RECORD[:60])

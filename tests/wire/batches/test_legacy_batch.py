@@ -225,6 +225,8 @@ def test_published_header_checksums(descriptor: str, checksum: int) -> None:
 )
 def test_published_hashes(content: bytes, expected: int) -> None:
     assert xxh32(content) == expected
+    with pytest.raises(AssertionError):
+        xxh32(bytes(16))
 
 
 def test_a_header_with_content_size_and_dictionary() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.index import api_key_map, schema_name_map
+from kio.serial import entity_writer
 
 from wire.api_table import SCHEMAS, ListenerKind, apis
 from wire.errors import LocalProtocolError, RemoteProtocolError
@@ -26,7 +27,13 @@ from wire.messages.codec import (
     preload,
     split_request,
 )
-from wire.messages.conversion import converter, default_entity, entity_of, field_types
+from wire.messages.conversion import (
+    converter,
+    default_entity,
+    entity_of,
+    field_types,
+    is_nullable,
+)
 from wire.messages.field_rules import FIELD_RULES
 from wire.types import METADATA_TOPIC_ID
 
@@ -210,11 +217,14 @@ def test_preload_makes_a_first_use_cheap():
     """Afterwards everything that a first use derives is there: decoding imports no module."""
     preload(54)
     modules = set(sys.modules)
+    misses = entity_writer.cache_info().misses
     version = SCHEMAS[54].newest_version
     frame = encode_request(54, version, 1, None, default_request(54))
     _, position = split_request(frame)
     decode_request(54, version, memoryview(frame)[position:])
     assert set(sys.modules) == modules
+    entity_writer(entity_class(54, version, "response"))
+    assert entity_writer.cache_info().misses == misses
 
 
 @pytest.mark.parametrize(
@@ -306,3 +316,11 @@ def test_a_body_that_ends_in_a_field_is_refused_before_it_is_read():
     heartbeat = entity_class(63, 1, "request")
     with pytest.raises(IndexError, match="the body ends at 3, a field at 22"):
         checked_body(heartbeat, b"\0\0\0")
+
+
+def test_a_named_type_may_be_nullable_too():
+    """`T | None` of a NewType is a typing.Union, of a class a types.UnionType."""
+    fields = field_types(newest(3, "request").MetadataRequestTopic)
+    assert is_nullable(fields["topic_id"])
+    assert is_nullable(fields["name"])
+    assert not is_nullable(field_types(newest(3, "response").MetadataResponse)["controller_id"])

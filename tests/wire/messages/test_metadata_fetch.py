@@ -189,6 +189,32 @@ def test_a_high_watermark_is_no_field_of_version_17() -> None:
     assert bodies[0] == bodies[1]
 
 
+@pytest.mark.parametrize(("offset", "epoch"), [(-1, 3), (5, -1), (-1, -1), (0, 0)])
+def test_half_a_position_is_none(offset: int, epoch: int) -> None:
+    position = OffsetAndEpoch(Offset(5), LeaderEpoch(3))
+    body = metadata_fetch.encode_response(
+        FetchResponse(leader_epoch=2, diverging_epoch=position, snapshot_id=position)
+    )
+    for layout, known, half in ((">iq", (3, 5), (epoch, offset)), (">qi", (5, 3), (offset, epoch))):
+        changed = body.replace(struct.pack(layout, *known), struct.pack(layout, *half))
+        read = metadata_fetch.decode_response(changed)
+        assert read is not None
+        expected = OffsetAndEpoch(Offset(0), LeaderEpoch(0)) if offset == epoch == 0 else None
+        assert {read.diverging_epoch, read.snapshot_id} == {position, expected}
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "is_read"),
+    [(b"\0", True), (b"\1\0\1\1", True), (b"\1\0\2\1", False), (b"\1\0\1\0", False)],
+)
+def test_a_list_without_endpoints(endpoints: bytes, is_read: bool) -> None:
+    response = FetchResponse(leader_id=1, leader_epoch=2)
+    body = metadata_fetch.encode_response(response)
+    assert body.endswith(b"\0")
+    read = metadata_fetch.decode_response(body[:-1] + endpoints)
+    assert read == (response if is_read else None)
+
+
 def test_another_topic_stays_with_kio() -> None:
     new = codec.newest(1, "request")
     request = FetchRequest(fetch_offset=5, max_wait_ms=6, max_bytes=7)
