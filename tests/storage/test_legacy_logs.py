@@ -127,6 +127,7 @@ def test_new_batches_follow_old_ones() -> None:
 
 def test_a_follower_takes_them_as_they_are() -> None:
     log = Broker(disk(b"", None)).log()
+    assert log.earliest() == TimestampAndOffset(-1, 0, -1), "an empty log has no epoch"
     assert log.append_as_follower(memoryview(MIXED), 5, NOW).end_offset == 84
     assert served(log, 0) == MIXED
     assert log.producers.end_offset == 84

@@ -308,7 +308,6 @@ def test_a_snapshot_at_a_roll_behind_a_gap_is_named_by_the_new_segment() -> None
 
 def test_batches_without_an_epoch_leave_the_earliest_epoch_open() -> None:
     log = opened(MemoryVfs())
-    assert log.earliest() == TimestampAndOffset(-1, 0, -1), "it is empty"
     replicated(log, encode_batch([b"v"], 0, -1, NOW) + encode_batch([b"v"], 1, 2, NOW))
     assert log.earliest() == TimestampAndOffset(-1, 0, -1)
     assert log.latest(LOG_END) == TimestampAndOffset(-1, 2, 2)
