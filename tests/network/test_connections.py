@@ -11,6 +11,7 @@ from wire.connections.framing import frame
 from wire.errors import ErrorCode
 from wire.messages.codec import encode_request, newest
 from wire.messages.fetch_messages import FetchRequest
+from wire.types import LeaderEpoch
 
 FETCH = 1
 CREATE_TOPICS = 19
@@ -106,9 +107,17 @@ def test_an_idle_connection_is_closed_and_one_in_use_is_not() -> None:
 def test_an_answer_begins_the_idle_time_anew() -> None:
     world = ready_world(1, connection_limits=ConnectionLimits(idle_ms_max=1_000))
     raw = Raw(world, 1, "CONTROLLER")
-    fetch = FetchRequest(fetch_offset=world.kernel(1).log.end_offset, max_wait_ms=400, max_bytes=1)
+    fetch = FetchRequest(
+        fetch_offset=world.kernel(1).log.end_offset,
+        current_leader_epoch=LeaderEpoch(1),
+        last_fetched_epoch=LeaderEpoch(1),
+        max_wait_ms=400,
+        max_bytes=1,
+    )
     raw.send(frame(encode_request(FETCH, 17, 7, "c", fetch)))
+    began_ms = world.now_ms
     world.run_until(lambda: raw.correlation_ids == [7])
+    assert world.now_ms - began_ms >= 400
     world.run_for(900)
     assert raw.is_open
     world.run_for(200)

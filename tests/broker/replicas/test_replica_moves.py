@@ -1,5 +1,6 @@
 """Moves of replicas between two log directories: copying, the swap, crashes, and what ends them."""
 
+import errno
 from typing import Any
 
 import pytest
@@ -239,6 +240,31 @@ def test_a_failed_directory_ends_the_move(failed: str) -> None:
     host.pass_ms(200)
 
 
+def test_a_disk_that_refuses_the_copy_goes_offline() -> None:
+    host = Host(with_topics("a")).started()
+    host.append(5)
+    started = moving(host)
+    host.vfs.failing = lambda _kind, path: errno.EIO if path.startswith("/2") else None
+    host.work()
+    assert started == [False]
+    assert host.local.failed_log_dirs == {"/2"}
+    assert host.local.log_dir_of(KEY) == "/1"
+
+
+def test_a_log_start_inside_a_batch_is_that_of_the_copy_too() -> None:
+    host = Host(with_topics("a")).started()
+    wall_ms = host.clock.wall_ms
+    host.partition().append_as_leader(
+        produced(*[wall_ms] * 5), required_acks=1, wall_ms=wall_ms, now_ms=host.clock.now_ms
+    )
+    host.partition().delete_records_on_leader(3)
+    moving(host)
+    host.work()
+    [move] = host.local.moves.in_directory("/2")
+    assert (move.copy.log_start_offset, move.copy.end_offset) == (3, 5)
+    assert move.copy.log.read(3, 1 << 20) == contents(host)
+
+
 def test_a_full_disk_takes_the_new_directory_offline() -> None:
     host = Host(with_topics("a")).started()
     host.append(5)
@@ -422,12 +448,27 @@ def test_a_move_that_has_all_does_not_end_the_delay_of_another() -> None:
     assert lag == 0
 
 
-@pytest.mark.parametrize("records", [0, 5])
-def test_without_directories_in_the_metadata_nothing_is_assigned(records: int) -> None:
+def without_directories() -> MetadataLog:
     log: MetadataLog = with_topics("a")
     level = LEVEL_DIRECTORIES - 1
     log.write(FeatureLevelRecord(name="metadata.version", feature_level=level))
-    host = Host(log).started()
+    return log
+
+
+def test_without_directories_in_the_metadata_a_start_goes_on_with_a_copy_too() -> None:
+    host = Host(without_directories()).started()
+    host.append(5)
+    moving(host)
+    host.work_one()
+    again = Host(without_directories(), host.vfs).started()
+    assert again.local.log_dir_of(KEY) == "/2"
+    assert again.logged("abandoned_future_log") == []
+    assert contents(again) == contents(host)
+
+
+@pytest.mark.parametrize("records", [0, 5])
+def test_without_directories_in_the_metadata_nothing_is_assigned(records: int) -> None:
+    host = Host(without_directories()).started()
     host.append(records)
     moving(host)
     host.work()

@@ -238,6 +238,17 @@ def test_bytes_on_the_disk_are_sent_when_they_are_filled_and_what_is_before_them
         assert arrived + received(theirs) == CONTENT[30 : 30 + size] + b"tail"
 
 
+@pytest.mark.parametrize(("code", "expected"), [(errno.EAGAIN, False), (errno.EOPNOTSUPP, True)])
+def test_bytes_that_a_read_would_wait_for_are_not_cached(tmp_path, monkeypatch, code, expected):
+    def refuse(*_):
+        raise OSError(code, "")
+
+    (tmp_path / "log").write_bytes(b"a")
+    file = OsVfs().open(str(tmp_path / "log"))
+    monkeypatch.setattr(os, "preadv", refuse)
+    assert is_cached(file, 0, 1) is expected
+
+
 def test_what_was_just_written_is_cached_and_what_was_dropped_is_not(tmp_path):
     path = tmp_path / "log"
     path.write_bytes(CONTENT)
