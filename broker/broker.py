@@ -66,8 +66,8 @@ from network.clock import Clock
 from network.timers import NEVER_MS
 from network.turn_budget import TurnBudget, Turns
 from replication.counters import Counters
-from replication.follower.fetcher import FollowerBroker
 from replication.follower.fetchers import Fetchers
+from replication.follower.follower_broker import FollowerBroker
 from replication.leader.alter_partition import AlterPartitions
 from replication.leader.fetch_session import FetchManager, FetchSessionCache
 from replication.leader.fetching import ReadRules
@@ -183,7 +183,7 @@ class Broker:
         )  # fmt: skip
         self._later = EventQueue(self._later_table(), self._budget)
         self._takes = self._event_table()
-        self._turns = Turns(self._budget, (self._front, self._later, self._local))
+        self._turns = Turns(self._budget, (self._front, self._later, self._fetchers, self._local))
 
     def _manager(self) -> ReplicaManager:
         """Make the manager of the partitions."""
@@ -211,6 +211,7 @@ class Broker:
             config=self.config.replica_fetch,
             clock=self._clock,
             effects=self._effects,
+            budget=self._budget,
             counters=self._counters,
             quota=self._throttles.follower,
             broker_epoch=self._broker_epoch,

@@ -11,7 +11,7 @@ import msgspec
 
 from network.sampled_rate import QuotaWindow
 from quorum_controller.security.authorization import AccessRules
-from replication.follower.fetcher import ReplicaFetchConfig
+from replication.follower.follower_broker import ReplicaFetchConfig
 from wire.types import DirectoryId, NodeId
 
 FETCH_BYTES_MAX: Final = 55 * 1024 * 1024

@@ -16,7 +16,7 @@ from network.sampled_rate import QuotaWindow
 from node.configs.listeners import inter_broker_listener
 from node.configs.record_keys import INTERVALS, LONG_MAX, NUMBERS, SELECTOR_KEY
 from node.errors import ConfigError, shortened
-from replication.follower.fetcher import ReplicaFetchConfig
+from replication.follower.follower_broker import ReplicaFetchConfig
 from wire.types import DIRECTORY_UNASSIGNED, DirectoryId
 
 RACK_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"

@@ -3,7 +3,9 @@
 Each partition is ready, delayed after an error for `replica.fetch.backoff.ms`, or asking the leader
 for the ends of its log. Only ready ones are fetched, and while the replication quota is used up
 only those of them that it does not throttle, or that do not lag. An answer for a partition that has
-changed in the meantime is ignored. A partition that cannot be replicated at all has failed: it
+changed in the meantime is ignored. Responses are taken in slices, as the budget of a turn has room;
+the request is in flight until the last, and the answer for a partition that changes between two is
+ignored from there on. A partition that cannot be replicated at all has failed: it
 leaves the fetcher, until metadata with another leader epoch assign it again.
 
                       .--- error ---> delayed --- time ---.
@@ -16,21 +18,17 @@ apache/kafka: core/.../server/{AbstractFetcherThread,ReplicaFetcherThread}.scala
 leaders answer diverging epochs)
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
-import msgspec
-
-from network.clock import Clock
-from network.effects import Log, LogLevel, LogSink
-from replication.counters import Counters
+from network.effects import Log, LogLevel
 from replication.follower.fetch_state import FetchState, OffsetQuestion
+from replication.follower.fetched_rows import ROW_UNITS, FetchedRow, FetchedRows
+from replication.follower.follower_broker import FollowerBroker
 from replication.follower.follower_session import FollowerSession, Verdict
 from replication.follower.following import FetchedFromLeader
-from replication.partition import Partition
 from replication.reading import EARLIEST, LATEST
-from replication.throttle import ReplicationQuota
 from storage.errors import FsyncError, OutOfSpaceError
 from storage.logs.append_info import UnexpectedOffsetError
 from storage.logs.unified_log import UnifiedLog
@@ -42,48 +40,11 @@ from wire.messages.replica_fetch import (
     ReplicaFetchResponse,
     ReplicaFetchRow,
 )
-from wire.types import BrokerEpoch, LeaderEpoch, NodeId, Offset, TopicIdPartition
+from wire.types import LeaderEpoch, Offset, TopicIdPartition
 
 _DISK_ERRORS: Final = (OSError, OutOfSpaceError, FsyncError)
 _UNUSABLE: Final = (UnexpectedOffsetError, ProducerStateError)
 """Errors of records that no repetition mends."""
-
-
-class ReplicaFetchConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Settings of the fetches of a follower; the keys are Kafka's."""
-
-    wait_ms_max: int = 500
-    """`replica.fetch.wait.max.ms`"""
-    bytes_min: int = 1
-    """`replica.fetch.min.bytes`"""
-    bytes_max: int = 1024 * 1024
-    """`replica.fetch.max.bytes`, of a partition."""
-    response_bytes_max: int = 10 * 1024 * 1024
-    """`replica.fetch.response.max.bytes`"""
-    backoff_ms: int = 1000
-    """`replica.fetch.backoff.ms`"""
-    fetchers: int = 1
-    """`num.replica.fetchers`: fetchers of each leader, with a connection each."""
-    socket_timeout_ms: int = 30_000
-    """`replica.socket.timeout.ms`, after which the connection closes that did not answer."""
-
-
-class FollowerBroker(msgspec.Struct, frozen=True, kw_only=True):
-    """This broker, as its fetchers see it."""
-
-    node_id: NodeId
-    config: ReplicaFetchConfig
-    clock: Clock
-    effects: LogSink
-    broker_epoch: Callable[[], BrokerEpoch | None]
-    partition_of: Callable[[TopicIdPartition], Partition | None]
-    counters: Counters
-    quota: ReplicationQuota
-    took: Callable[[TopicIdPartition, bool], None]
-    """Called after an append or a truncation, with True if the high watermark was raised."""
-    disk_failed: Callable[[TopicIdPartition, Exception], None]
-    """Called for a partition that has failed by its disk, with the OSError, OutOfSpaceError or
-    FsyncError."""
 
 
 class Fetcher:
@@ -101,6 +62,7 @@ class Fetcher:
         self._config = broker.config
         self._clock = broker.clock
         self._effects = broker.effects
+        self._budget = broker.budget
         self._failed = failed
         self._session = FollowerSession()
         self._states: dict[TopicIdPartition, FetchState] = {}
@@ -111,11 +73,18 @@ class Fetcher:
         self._throttled_until_ms = 0
         self._questions: list[OffsetQuestion] = []
         self._is_in_flight = False
+        self._rows = FetchedRows()
+        """Of the response to the request in flight."""
 
     @property
     def is_idle(self) -> bool:
         """True without partitions and without a request in flight."""
         return not self._states and not self._is_in_flight
+
+    @property
+    def is_taking(self) -> bool:
+        """True if a part of a response is not taken."""
+        return bool(self._rows)
 
     def lag(self, key: TopicIdPartition) -> int | None:
         """Lag of one partition; None before the first answer, or if it is not fetched here."""
@@ -273,6 +242,7 @@ class Fetcher:
     def on_failure(self) -> None:
         """The request in flight has no response: all partitions wait."""
         assert self._is_in_flight, "no request is in flight"
+        assert not self._rows, "it has a response"
         self._is_in_flight = False
         self._session.on_failure()
         self._delay_all()
@@ -283,33 +253,47 @@ class Fetcher:
                 self._delay(state)
 
     def on_response(self, response: ReplicaFetchResponse) -> None:
-        """Take the response to the request in flight."""
+        """Begin to take the response to the request in flight, as far as the budget has room."""
         assert self._is_in_flight, "no request is in flight"
-        self._is_in_flight = False
+        assert not self._rows, "it has one response"
         verdict = self._session.on_response(response)
-        if verdict is Verdict.REFUSED:
+        if verdict is Verdict.TAKEN:
+            self._rows = FetchedRows(response.partitions)
+        elif verdict is Verdict.REFUSED:
             fields = {"code": response.code.name, "partitions": len(self._states)}
             self._effects.append(Log(LogLevel.WARN, "replica_fetch_refused", fields))
             self._delay_all()
-        elif verdict is Verdict.TAKEN:
-            for fetched in response.partitions:
-                self._take(fetched)
+        self.go_on()
 
-    def _take(self, fetched: ReplicaFetchedPartition) -> None:
+    def go_on(self) -> None:
+        """Take slices of rows while the budget has room; the last one ends the request."""
+        rows, budget = self._rows, self._budget
+        while rows and budget.has_room:
+            if not self._takes(rows.first):
+                rows.leave_first()
+        self._is_in_flight = bool(rows)
+
+    def _takes(self, row: FetchedRow) -> bool:
+        """Take a slice of a row; True if there is another."""
+        fetched = row.fetched
         state = self._states.get(fetched.key)
         requested = self._session.sent_row(fetched.key)
         if state is None or requested is None or not state.is_ready:
-            return
-        is_stale = (
-            requested.fetch_offset != state.fetch_offset
-            or requested.current_leader_epoch != state.leader_epoch
-        )
-        if is_stale:
-            return
-        if fetched.code is ErrorCode.none:
-            self._take_records(state, fetched)
-        else:
+            self._budget.spend(1)
+            return False
+        offset = requested.fetch_offset if row.next_offset is None else row.next_offset
+        is_current = requested.current_leader_epoch == state.leader_epoch
+        if offset != state.fetch_offset or not is_current:
+            self._budget.spend(1)
+            return False
+        if fetched.code is not ErrorCode.none:
+            self._budget.spend(ROW_UNITS)
             self._take_error(state, fetched.code)
+            return False
+        records, units = row.next_slice(self._budget.left)
+        self._budget.spend(units)
+        row.next_offset = self._take_records(state, fetched, records)
+        return row.next_offset is not None and not row.is_taken
 
     def _take_error(self, state: FetchState, code: ErrorCode) -> None:
         """Handle a partition that the leader did not read.
@@ -327,13 +311,18 @@ class Fetcher:
             self._log(LogLevel.INFO, "replica_fetch_delayed", state, code=code.name)
             self._delay(state)
 
-    def _take_records(self, state: FetchState, fetched: ReplicaFetchedPartition) -> None:
-        """Append or truncate; errors of the disk and of records end the replication."""
+    def _take_records(
+        self, state: FetchState, fetched: ReplicaFetchedPartition, records: memoryview
+    ) -> int | None:
+        """Append or truncate; errors of the disk and of records end the replication.
+
+        Returns:
+            The end of the log, where the next slice of the row goes; None if none may follow.
+        """
         try:
-            if fetched.diverging_epoch is not None:
-                self._truncate_to_leader(state, fetched)
-            else:
-                self._append(state, fetched)
+            if fetched.diverging_epoch is None:
+                return self._append(state, fetched, records)
+            self._truncate_to_leader(state, fetched)
         except (CorruptBatchError, RemoteProtocolError) as error:
             self._log(LogLevel.ERROR, "replica_fetch_invalid", state, reason=str(error))
             self._delay(state)
@@ -341,39 +330,43 @@ class Fetcher:
             self._fail_by_disk(state, error)
         except _UNUSABLE as error:
             self._fail(state, str(error))
+        return None
 
     def _fail_by_disk(self, state: FetchState, error: Exception) -> None:
         self._fail(state, str(error))
         self._broker.disk_failed(state.key, error)
 
-    def _append(self, state: FetchState, fetched: ReplicaFetchedPartition) -> None:
+    def _append(
+        self, state: FetchState, fetched: ReplicaFetchedPartition, records: memoryview
+    ) -> int | None:
         partition = self._broker.partition_of(state.key)
         if partition is None or partition.log is None:
             self._fail(state, "it has no log")
-            return
+            return None
         log = partition.log
         if log.end_offset != state.fetch_offset:  # INV-RF-1
             self._fail(state, f"its log ends at {log.end_offset}")
-            return
+            return None
         row = FetchedFromLeader(
-            records=fetched.records,
+            records=records,
             high_watermark=fetched.high_watermark,
             log_start_offset=fetched.log_start_offset,
         )
         appended = partition.append_as_follower(row, state.leader_epoch, self._clock.wall_ms)
         if isinstance(appended, ErrorCode):
             self._fail(state, appended.name)
-            return
-        self._counters.replication_bytes_in += len(fetched.records)
+            return None
+        self._counters.replication_bytes_in += len(records)
         if self._quota.is_throttled(state.key):
-            self._quota.record(len(fetched.records))
-        is_stuck = len(fetched.records) > 0 and appended.end_offset == state.fetch_offset
+            self._quota.record(len(records))
+        is_stuck = len(records) > 0 and appended.end_offset == state.fetch_offset
         state.lag = max(0, fetched.high_watermark - appended.end_offset)
         self._continue(state, log)
         if is_stuck:
             self._log(LogLevel.ERROR, "replica_fetch_invalid", state, reason=appended.stopped)
             self._delay(state)
         self._broker.took(state.key, appended.high_watermark_raised)
+        return appended.end_offset if appended.stopped is None else None
 
     # -- truncation -----------------------------------------------------------------------------
 

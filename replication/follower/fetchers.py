@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any, Final
 
 from replication.follower.fetch_state import OffsetQuestion
-from replication.follower.fetcher import Fetcher, FollowerBroker
+from replication.follower.fetcher import Fetcher
+from replication.follower.follower_broker import FollowerBroker
 from wire.api_keys import FETCH, LIST_OFFSETS
 from wire.errors import ErrorCode
 from wire.messages.codec import Body, newest
@@ -38,9 +39,12 @@ class Fetchers:
     def __init__(self, broker: FollowerBroker, send: Send) -> None:
         self._broker = broker
         self._config = broker.config
+        self._budget = broker.budget
         self._send = send
         self._fetchers: dict[tuple[NodeId, int], Fetcher] = {}
         self._assigned: dict[TopicIdPartition, tuple[NodeId, int]] = {}
+        self._taking: dict[tuple[NodeId, int], Fetcher] = {}
+        """Those that have taken a part of a response, by turns."""
         self._is_held = False
         self.failed: dict[TopicIdPartition, str] = {}
         """Partitions that are not replicated until they are assigned again, with the reason."""
@@ -136,6 +140,27 @@ class Fetchers:
             self._end_if_idle(place)
             return
         fetcher.on_response(response)
+        self._went_on(place, fetcher)
+
+    @property
+    def is_busy(self) -> bool:
+        """True if responses are not taken, or only in part."""
+        return bool(self._taking)
+
+    def go_on(self) -> None:
+        """Go on with responses while the budget has room."""
+        taking, budget = self._taking, self._budget
+        while taking and budget.has_room:
+            place = next(iter(taking))
+            fetcher = taking.pop(place)
+            fetcher.go_on()
+            self._went_on(place, fetcher)
+
+    def _went_on(self, place: tuple[NodeId, int], fetcher: Fetcher) -> None:
+        """Send the next request behind a response; or go on with that in another turn."""
+        if fetcher.is_taking:
+            self._taking[place] = fetcher
+            return
         self._end_if_idle(place)
         if place in self._fetchers:
             self._send_due(place)

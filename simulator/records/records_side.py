@@ -25,7 +25,7 @@ from broker.effects import (
     SetReading,
 )
 from broker.events import ConnectionOpened, Event, TimeAdvanced, WorkDone
-from replication.follower.fetcher import ReplicaFetchConfig
+from replication.follower.follower_broker import ReplicaFetchConfig
 from simulator.cluster.log_dirs import directory_ids
 from simulator.cluster.machine import STOPPING, Power
 from simulator.cluster.memory_vfs import SimulatedCrashError

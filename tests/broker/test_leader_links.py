@@ -9,9 +9,10 @@ from metadata.image import Broker, RegisteredEndpoint
 from network.clock import Clock, Now
 from network.effects import ClosePeer, ConnectPeer, Log, SendPeerBytes
 from network.sampled_rate import QuotaWindow
+from network.turn_budget import TurnBudget
 from replication.counters import Counters
-from replication.follower.fetcher import FollowerBroker, ReplicaFetchConfig
 from replication.follower.fetchers import Fetchers
+from replication.follower.follower_broker import FollowerBroker, ReplicaFetchConfig
 from replication.throttle import ReplicationQuota
 from tests.replication.fetching import BACKOFF_MS, NAME, Leader, Pair, key
 from tests.replication.partitions import WALL_MS
@@ -60,6 +61,7 @@ class Node:
                 config=ReplicaFetchConfig(backoff_ms=BACKOFF_MS, **config),
                 clock=self.clock,
                 effects=self.effects,
+                budget=TurnBudget(1 << 30),
                 broker_epoch=lambda: 12,
                 partition_of=self.pair.followed.get,
                 took=lambda _key, _raised: None,

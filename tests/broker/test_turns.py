@@ -108,3 +108,10 @@ def test_an_image_is_applied_beside_requests_that_never_end() -> None:
     assert 0 < hosted[0] < 101
     assert hosted[-1] == 101
     assert driven.broker._front.is_busy
+
+
+def test_the_parts_that_share_turns() -> None:
+    broker = started().broker
+    parts = [broker._front, broker._later, broker._fetchers, broker._local]
+    assert list(broker._turns._parts) == parts
+    assert broker._fetchers._budget is broker._budget

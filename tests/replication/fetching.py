@@ -10,9 +10,10 @@ from kio.serial import entity_reader
 
 from network.clock import Clock, Now
 from network.sampled_rate import QuotaWindow
+from network.turn_budget import TurnBudget
 from replication.counters import Counters
-from replication.follower.fetcher import FollowerBroker, ReplicaFetchConfig
 from replication.follower.fetchers import Fetchers
+from replication.follower.follower_broker import FollowerBroker, ReplicaFetchConfig
 from replication.leader.fetch_params import FetchParams
 from replication.leader.fetch_session import (
     FetchManager,
@@ -180,6 +181,7 @@ class Follower:
     def __init__(self, node_id, partitions, brokers, version=18, **config):
         self.clock = Clock(Now(0, WALL_MS))
         self.effects = []
+        self.budget = TurnBudget(1 << 30)
         self.partitions = partitions
         self.version = version
         self.sent = []
@@ -195,6 +197,7 @@ class Follower:
             config=ReplicaFetchConfig(backoff_ms=BACKOFF_MS, **config),
             clock=self.clock,
             effects=self.effects,
+            budget=self.budget,
             broker_epoch=lambda: brokers.registered[node_id].epoch,
             partition_of=partitions.get,
             took=lambda key, raised: self.took.append((key, raised)),

@@ -11,7 +11,7 @@ from node.configs.config import node_config
 from node.configs.record_keys import INTERVALS, LONG_MAX, NUMBERS, RECORDS_KEYS
 from node.configs.records_config import RACK_SELECTOR, records_config
 from node.errors import ConfigError
-from replication.follower.fetcher import ReplicaFetchConfig
+from replication.follower.follower_broker import ReplicaFetchConfig
 from tests.node.configs.test_config import BROKER, COMBINED
 from wire.types import DirectoryId
 

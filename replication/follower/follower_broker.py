@@ -1,0 +1,51 @@
+"""A broker as its fetchers see it, with the settings of their fetches."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from network.clock import Clock
+from network.effects import LogSink
+from network.turn_budget import TurnBudget
+from replication.counters import Counters
+from replication.partition import Partition
+from replication.throttle import ReplicationQuota
+from wire.types import BrokerEpoch, NodeId, TopicIdPartition
+
+
+class ReplicaFetchConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Settings of the fetches of a follower; the keys are Kafka's."""
+
+    wait_ms_max: int = 500
+    """`replica.fetch.wait.max.ms`"""
+    bytes_min: int = 1
+    """`replica.fetch.min.bytes`"""
+    bytes_max: int = 1024 * 1024
+    """`replica.fetch.max.bytes`, of a partition."""
+    response_bytes_max: int = 10 * 1024 * 1024
+    """`replica.fetch.response.max.bytes`"""
+    backoff_ms: int = 1000
+    """`replica.fetch.backoff.ms`"""
+    fetchers: int = 1
+    """`num.replica.fetchers`: fetchers of each leader, with a connection each."""
+    socket_timeout_ms: int = 30_000
+    """`replica.socket.timeout.ms`, after which the connection closes that did not answer."""
+
+
+class FollowerBroker(msgspec.Struct, frozen=True, kw_only=True):
+    """This broker, as its fetchers see it."""
+
+    node_id: NodeId
+    config: ReplicaFetchConfig
+    clock: Clock
+    effects: LogSink
+    budget: TurnBudget
+    broker_epoch: Callable[[], BrokerEpoch | None]
+    partition_of: Callable[[TopicIdPartition], Partition | None]
+    counters: Counters
+    quota: ReplicationQuota
+    took: Callable[[TopicIdPartition, bool], None]
+    """Called after an append or a truncation, with True if the high watermark was raised."""
+    disk_failed: Callable[[TopicIdPartition, Exception], None]
+    """Called for a partition that has failed by its disk, with the OSError, OutOfSpaceError or
+    FsyncError."""
