@@ -4,6 +4,7 @@ The client shares the cores with the servers; of a server its CPU is the steady 
 """
 
 import itertools
+import multiprocessing
 import os
 import time
 from collections.abc import Iterator
@@ -91,6 +92,24 @@ def produce(
     wall = time.perf_counter() - begin
     assert not errors, errors[0]
     return Load(sent, size, wall)
+
+
+@contextmanager
+def producing(bootstrap: str, name: str, *, partitions: int, size: int) -> Iterator[None]:
+    """Produce with acks=all from a process of its own within the block, as much as is taken."""
+    wanted = {
+        "partitions": partitions, "size": size, "acks": -1, "seconds": float("inf"),
+    }  # fmt: skip
+    process = multiprocessing.get_context("spawn").Process(
+        target=produce, args=(bootstrap, name), kwargs=wanted, daemon=True
+    )
+    process.start()
+    try:
+        yield
+        assert process.is_alive(), "the load has ended"
+    finally:
+        process.kill()
+        process.join()
 
 
 def _give(

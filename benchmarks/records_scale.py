@@ -30,12 +30,16 @@ SAMPLE: Final = 100
 """Partitions for each that gets a record."""
 CREATED_MAX: Final = 2_000
 """Partitions that one request creates."""
-START_S_MAX: Final = 300.0
+START_S_MAX: Final = 600.0
+
+
+def _admin(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": LOG_LEVEL})
 
 
 def create(bootstrap: str, partitions: int) -> float:
     """Create the topics; seconds until the last is created."""
-    admin, begin = AdminClient({"bootstrap.servers": bootstrap}), time.perf_counter()
+    admin, begin = _admin(bootstrap), time.perf_counter()
     for first in range(0, partitions, CREATED_MAX):
         name, count = f"{TOPIC}-{first}", min(CREATED_MAX, partitions - first)
         created = admin.create_topics([NewTopic(name, count, 1)], operation_timeout=TIMEOUT_S)
@@ -92,7 +96,7 @@ def _runs(pid: int) -> bool:
 
 def measure(address: str, start: Callable[[], object], partitions: int) -> dict[str, Any]:
     """All figures of one node that runs, and that `start` starts again."""
-    AdminClient({"bootstrap.servers": address}).list_topics(timeout=TIMEOUT_S)  # it serves
+    _admin(address).list_topics(timeout=TIMEOUT_S)  # it serves
     figures: dict[str, float] = {"rss_empty_mb": resident_mb(listener_pid(address))}
     figures["create_s"] = create(address, partitions)
     write_sample(address, partitions)
