@@ -291,12 +291,14 @@ class ReplicaManager:
             answer(reads)
         else:
             close_records(reads)
+            is_follower = params.replica_id is not None
             fetch = DelayedFetch(
                 _Fetch(wanted, max_bytes, answer),
                 params,
                 {read.wanted.key: FetchStatus(read.start, read.wanted.request) for read in reads},
                 self.partition_of,
                 self.is_throttled,
+                {read.wanted.key: read for read in reads if is_follower and read.is_at_end},
             )
             keys = [each.key for each in wanted]
             withdraw = self._fetches.add(fetch, keys, params.max_wait_ms)
@@ -330,10 +332,11 @@ class ReplicaManager:
         return reads
 
     def _end_fetch(self, fetch: DelayedFetch[_Fetch]) -> None:
-        request = fetch.request
-        request.answer(
-            self._read(fetch.params, request.wanted, request.max_bytes, updates_replicas=False)
-        )
+        """Answer a Fetch; a partition at whose log end nothing happened is not read again."""
+        request, held = fetch.request, fetch.held if fetch.is_complete else {}
+        wanted = [each for each in request.wanted if each.key not in held]
+        again = iter(self._read(fetch.params, wanted, request.max_bytes, updates_replicas=False))
+        request.answer([held.get(each.key) or next(again) for each in request.wanted])
 
     def is_throttled(self, partition: TopicIdPartition, replica_id: NodeId) -> bool:
         """True if a follower that is not in sync gets no records: the quota is used up."""

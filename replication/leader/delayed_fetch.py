@@ -6,13 +6,14 @@ apache/kafka: core/.../server/DelayedFetch.scala, ReplicaManager.scala (fetchMes
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Generic, TypeVar
 
 import msgspec
 
 from replication.leader.fetch_params import FetchParams
 from replication.leader.fetch_session import FetchPartition
-from replication.leader.fetching import IsThrottled, PartitionOf
+from replication.leader.fetching import IsThrottled, PartitionOf, PartitionRead
 from replication.log_offsets import LogOffsetMetadata, LogOffsetSnapshot
 from replication.partition import Partition
 from storage.logs.unified_log import FetchIsolation
@@ -122,14 +123,18 @@ class DelayedFetch(Generic[Request]):
         statuses: its partitions.
         partition_of: a partition of this broker, or why there is none.
         is_throttled: tells whether a follower gets no records of a partition now.
+        held: what it has just read at the end of logs, where there is nothing more to read.
     """
 
     __slots__ = (
         "_bytes_of",
         "_is_throttled",
+        "_is_tried",
         "_partition_of",
         "_statuses",
         "_throttled",
+        "held",
+        "is_complete",
         "params",
         "readable_bytes",
         "request",
@@ -142,12 +147,18 @@ class DelayedFetch(Generic[Request]):
         statuses: Mapping[TopicIdPartition, FetchStatus],
         partition_of: PartitionOf,
         is_throttled: IsThrottled,
+        held: Mapping[TopicIdPartition, PartitionRead] = MappingProxyType({}),
     ) -> None:
         self.request = request
         self.params = params
         self._statuses = statuses
         self._partition_of = partition_of
         self._is_throttled = is_throttled
+        self.held = dict(held)
+        """Reads of partitions to which nothing has happened since."""
+        self.is_complete = False
+        """True from the try that found it so; its deadline may have come before."""
+        self._is_tried = False
         self.readable_bytes = 0
         """Bytes that could be read when each partition was looked at last."""
         self._bytes_of: dict[TopicIdPartition, int] = {}
@@ -161,7 +172,11 @@ class DelayedFetch(Generic[Request]):
         Args:
             changed: the partitions to look at; the others are as they were.
         """
+        just_read, self._is_tried = {} if self._is_tried else self.held, True
         for key in (*changed, *self._released()):
+            if key in just_read:
+                continue
+            self.held.pop(key, None)
             readable = fetchable_bytes(
                 self.params,
                 self._partition_of(key),
@@ -169,11 +184,13 @@ class DelayedFetch(Generic[Request]):
                 is_throttled=self._note_throttle(key),
             )
             if readable is None:
-                return True
+                self.is_complete = True
+                break
             self.readable_bytes += readable - self._bytes_of.pop(key, 0)
             if readable:
                 self._bytes_of[key] = readable
-        return self.readable_bytes >= self.params.min_bytes
+        self.is_complete |= self.readable_bytes >= self.params.min_bytes
+        return self.is_complete
 
     def _note_throttle(self, key: TopicIdPartition) -> bool:
         replica_id = self.params.replica_id

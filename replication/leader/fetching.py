@@ -45,6 +45,8 @@ class PartitionRead(msgspec.Struct, frozen=True, kw_only=True):
     start: LogOffsetMetadata | None = None
     """Place of the fetch offset; None beside an error."""
     changed: Changed = UNCHANGED
+    is_at_end: bool = False
+    """True if the fetch offset is the log end: there is nothing to read."""
     failure: Exception | None = None
     """Of `DISK_ERRORS`: the log directory has failed."""
 
@@ -204,7 +206,12 @@ def _read(
         records_bytes=0 if records is None else records.size_bytes,
     )
     return PartitionRead(
-        wanted=wanted, row=row, records=records, start=fetched.start, changed=fetched.changed
+        wanted=wanted,
+        row=row,
+        records=records,
+        start=fetched.start,
+        changed=fetched.changed,
+        is_at_end=fetched.start.offset == fetched.log_end_offset,
     )
 
 

@@ -376,6 +376,8 @@ class ProducerStates:
     @property
     def first_unstable_offset(self) -> Offset | None:
         """First offset of the oldest transaction that is not known to be ended below the HW."""
+        if not self._open and not self._unreplicated:
+            return None  # as nearly always
         firsts = [next(iter(self._open), None), min(self._unreplicated, default=None)]
         known = [first for first in firsts if first is not None]
         return Offset(min(known)) if known else None

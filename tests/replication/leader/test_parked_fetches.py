@@ -1,0 +1,77 @@
+"""Fetches of many partitions that wait: only those to which something happened are read again."""
+
+from replication.partition import Partition
+from tests.replication.managers import NONE, T0, T1, Managed, codes, offsets, waiting
+from tests.replication.partitions import from_follower, registration
+from wire.errors import ErrorCode
+
+
+class Counted(Partition):
+    reads = snapshots = 0
+
+    def fetch(self, *arguments, **named):
+        self.reads += 1
+        return super().fetch(*arguments, **named)
+
+    def offset_snapshot(self, *arguments, **named):
+        self.snapshots += 1
+        return super().offset_snapshot(*arguments, **named)
+
+
+def followed():
+    """Two partitions of a follower, which has told where its logs start."""
+    managed = Managed()
+    partitions = [managed.create(key, isr=(1, 2), replicas=(1, 2)) for key in (T0, T1)]
+    managed.fetch((T0, 0), (T1, 0), params=waiting(from_follower(), max_wait_ms=0))
+    for partition in partitions:
+        partition.__class__ = Counted
+    return managed, *partitions
+
+
+def test_a_partition_without_news_is_read_and_looked_at_once():
+    managed, first, second = followed()
+    at_end = waiting(from_follower())
+    assert managed.fetch((T0, 0), (T1, 0), params=at_end) == []
+    assert (first.snapshots, second.snapshots) == (0, 0), "the read has said that nothing is there"
+    _, reads = managed.append([T1])
+    assert [read.wanted.key for read in reads] == [T0, T1]
+    assert [offsets(read) for read in reads] == [[], [0]]
+    assert (first.reads, second.reads) == (1, 2)
+    assert (first.snapshots, second.snapshots) == (0, 1)
+
+
+def test_records_that_were_too_few_are_read_again_with_those_of_others():
+    managed, first, second = followed()
+    managed.append([T0])
+    few = waiting(from_follower(), min_bytes=100)
+    assert managed.fetch((T0, 0), (T1, 0), params=few) == []
+    _, reads = managed.append([T1])
+    assert [offsets(read) for read in reads] == [[0], [0]]
+    assert (first.reads, second.reads) == (2, 2)
+
+
+def test_a_partition_that_has_another_leader_is_no_reason_to_read_others():
+    managed, first, second = followed()
+    assert managed.fetch((T0, 0), (T1, 0), params=waiting(from_follower())) == []
+    managed.register(T1, registration(2, 2, isr=(1, 2), replicas=(1, 2)))
+    (reads,) = managed.taken()
+    assert codes(reads) == [NONE, ErrorCode.not_leader_or_follower]
+    assert (first.reads, second.reads) == (1, 2)
+
+
+def test_the_end_of_the_time_reads_all_again():
+    managed, first, _ = followed()
+    at_end = waiting(from_follower(), max_wait_ms=10)
+    assert managed.fetch((T0, 0), (T1, 0), params=at_end) == []
+    managed.advance(10)
+    (reads,) = managed.taken()
+    assert codes(reads) == [NONE, NONE]
+    assert first.reads == 2
+
+
+def test_a_consumer_above_the_high_watermark_is_answered_at_once():
+    managed, *_ = followed()
+    managed.append([T0])
+    (reads,) = managed.fetch((T0, 1), (T1, 0), params=waiting())
+    assert [offsets(read) for read in reads] == [[], []]
+    assert managed.manager.waiting_counts == (0, 0, 0)
