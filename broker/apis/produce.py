@@ -176,16 +176,16 @@ class Produce:
         if required_acks == _NO_ACKS:
             _end_without_answer(call, [each.code for each in found.values()])
             return
-        version, image = call.header.api_version, self._image()
-        leaders = CurrentLeaders(image, call.listener)
+        version = call.header.api_version
+        leaders = CurrentLeaders(self._image(), call.listener)
         by_topic: dict[str | bytes, list[PartitionAnswer]] = {}
         for (topic, number), result in found.items():
             leader = None
             call.count(result.code)
             if result.code is ErrorCode.not_leader_or_follower and version >= _LEADER_VERSION:
-                name = name_of(image, topic)
-                key = None if name is None else key_of(image, name, number)
-                leader = (-1, -1) if key is None else leaders.name(key)
+                row = known[topic, number]
+                assert isinstance(row, _Appended), f"{row=} was refused by its leader"
+                leader = leaders.name(row.key)
             by_topic.setdefault(topic, []).append(_row(topic, number, result, leader))
         rows = [row for of_topic in by_topic.values() for row in of_topic]
         call.answer_parts([encode_produce_response(version, rows, throttle_ms, leaders.endpoints)])

@@ -161,8 +161,7 @@ def write_again(segments: list[Segment], flushed_end: int) -> None:
     """
     assert segments, "a log keeps its first segment"
     for segment in segments:
-        is_split = flushed_end > segment.base_offset
-        segment.write_again_from(segment.find(flushed_end) if is_split else 0)
+        segment.write_again_from(segment.find(max(flushed_end, segment.base_offset)))
 
 
 class _Loader:

@@ -202,6 +202,9 @@ def test_an_append_opens_no_file_and_few_stay_open() -> None:
     log.flush()
     assert len(segment_bases(vfs, log)) > 4
     assert sum(segment.is_open for segment in log._segments) <= 2  # the active one and one more
+    for offset in range(60):
+        assert log.read(offset, 1)
+    assert sum(segment.is_open for segment in log._segments) <= 2
 
 
 def test_an_index_has_an_entry_each_interval() -> None:

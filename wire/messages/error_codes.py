@@ -25,13 +25,14 @@ def error_codes(body: Any) -> Iterator[ErrorCode]:
 
 @cache
 def _fields(entity: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the codes of a class, and of the arrays whose rows have some."""
+    """Names of the codes of a class, and of the arrays whose rows have some; structs have none."""
     own, rows = [], []
     for field in dataclasses.fields(entity):
         field_type = field_types(entity)[field.name]
         nested = entity_of(field_type)
         if field.metadata.get("kafka_type") == "error_code":
             own.append(field.name)
-        elif nested is not None and is_array(field_type) and any(_fields(nested)):
+        elif nested is not None and any(_fields(nested)):
+            assert is_array(field_type), f"{entity} {field.name}"
             rows.append(field.name)
     return tuple(own), tuple(rows)

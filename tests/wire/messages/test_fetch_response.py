@@ -162,6 +162,10 @@ def test_frames_of_kafka(version: int) -> None:
         assert joined(pieces, records) == body, pair["id"]
 
 
+def test_an_empty_answer_has_no_throttle_time_no_error_and_no_session() -> None:
+    assert b"".join(encode_fetch_response(11, [])) == bytes(4 + 2 + 4 + 4)
+
+
 def answer_of(version: int, topic, each) -> FetchedPartition:
     leader = diverging = None
     if version >= 12 and each.current_leader.leader_epoch >= 0:

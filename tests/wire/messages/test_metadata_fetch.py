@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from wire.errors import ErrorCode
 from wire.messages import codec, metadata_fetch
 from wire.messages.fetch_messages import HIGH_WATERMARK_UNSUPPORTED, FetchRequest, FetchResponse
-from wire.types import Endpoint, LeaderEpoch, NodeId, Offset, OffsetAndEpoch
+from wire.types import METADATA_TOPIC_ID, Endpoint, LeaderEpoch, NodeId, Offset, OffsetAndEpoch
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "wire"
 PAIRS = [json.loads(line) for line in (GOLDEN / "pairs.jsonl").read_text().splitlines()]
@@ -201,6 +201,28 @@ def test_half_a_position_is_none(offset: int, epoch: int) -> None:
         assert read is not None
         expected = OffsetAndEpoch(Offset(0), LeaderEpoch(0)) if offset == epoch == 0 else None
         assert {read.diverging_epoch, read.snapshot_id} == {position, expected}
+
+
+def test_other_forms_are_kios_affair() -> None:
+    """Several topics or partitions, another partition, a tagged field inside a tagged field."""
+    ours = METADATA_TOPIC_ID
+    body = metadata_fetch.encode_request(
+        17, FetchRequest(fetch_offset=Offset(5), max_wait_ms=6, max_bytes=7)
+    )
+    assert metadata_fetch.decode_request(body) is not None
+    for known, other in (
+        (b"\2" + ours, b"\3" + ours),
+        (ours + b"\2", ours + b"\3"),
+        (ours + b"\2" + bytes(4), ours + b"\2\0\0\0\1"),
+    ):
+        assert body.count(known) == 1
+        assert metadata_fetch.decode_request(body.replace(known, other)) is None
+    position = OffsetAndEpoch(Offset(5), LeaderEpoch(3))
+    answer = metadata_fetch.encode_response(FetchResponse(leader_epoch=2, snapshot_id=position))
+    known = struct.pack(">qib", 5, 3, 0)
+    assert answer.count(known) == 1
+    changed = answer.replace(known, struct.pack(">qib", 5, 3, 1))
+    assert metadata_fetch.decode_response(changed) is None
 
 
 @pytest.mark.parametrize(
