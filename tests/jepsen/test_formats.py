@@ -4,6 +4,8 @@ import contextlib
 import gzip
 import math
 import random
+import re
+import tracemalloc
 from decimal import Decimal
 
 import msgspec
@@ -12,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jepsen.linearizability import Event, Format, HistoryError, parse_history, written_history
-from jepsen.linearizability.formats import edn, files
+from jepsen.linearizability.formats import codecs, edn, files
 from jepsen.linearizability.formats.files import format_of, read_history, write_history
 from jepsen.linearizability.values import (
     Character,
@@ -358,3 +360,22 @@ def test_members_of_every_length_are_read_up_to_a_bound(monkeypatch):
     monkeypatch.setattr(files, "MEMBERS_MAX", 59)
     with pytest.raises(HistoryError, match=r"^run: more than 59 gzip members$"):
         parse_history(data, "run")
+
+
+PATTERNS = [edn.TOKEN, edn.BROKEN_OFF, codecs.BLANK, codecs.JSON_ARRAY, codecs.JSON_STRING]
+
+
+@pytest.mark.parametrize(
+    "text", ['"' + "(" * 5_000, '"' + r"\n" * 2_500, ";\n" * 2_500, '[{"' + "(" * 5_000,
+             '[{"' + r"\n" * 2_500], ids=["string", "escapes", "comments", "name", "name-escapes"],
+)  # fmt: skip
+def test_a_pattern_takes_no_memory_for_each_character(text: str) -> None:
+    def peak(pattern: re.Pattern[str]) -> int:
+        tracemalloc.start()
+        try:
+            pattern.match(text)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert max(map(peak, PATTERNS)) < 20_000

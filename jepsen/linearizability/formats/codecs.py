@@ -30,9 +30,9 @@ OPERATION_TAG: Final = "jepsen.history.Op"
 """Tag of Jepsen 0.3, which prints its events as tagged maps."""
 LEVELS_AROUND_VALUES: Final = 3
 """Levels of EDN: a vector of events, the tag of one, its map."""
-BLANK: Final = re.compile(r"[\s,]*(?:;[^\n]*\n[\s,]*)*")
-JSON_ARRAY: Final = re.compile(r'\[\s*\{\s*"(?:[^"\\]|\\.)*"\s*:')
-JSON_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)', re.DOTALL)
+BLANK: Final = re.compile(r"[\s,]*+(?:;[^\n]*+\n[\s,]*+)*+")
+JSON_ARRAY: Final = re.compile(r'\[\s*+\{\s*+"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+:')
+JSON_STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 JSON_TOKEN_ENDS: Final = (
     "", '"', '\\"', '0"', '00"', '000"', '0000"', "0", "e", "ue", "rue", "se", "lse", "alse",
     "l", "ll", "ull",
