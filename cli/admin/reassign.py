@@ -364,7 +364,7 @@ def _verify(api: Api, options: Namespace, tell: Callable[[str], object]) -> dict
     tell("\n".join(state.text for state in moves.values()) + "\n")
     is_done = not ongoing and all(state.is_done for state in moves.values())
     if is_done and not options.preserve_throttles:
-        tell(clear_throttles(api, plan, racks(api)))
+        clear_throttles(api, plan, racks(api), tell)
     return {
         "partitions": [
             {"topic": topic, "partition": partition, "state": states[topic, partition],
@@ -417,7 +417,7 @@ def _cancel(
         tell("None of the specified partition moves are active.")
         tell("\n" if options.preserve_throttles else "")
     if not options.preserve_throttles:
-        tell(clear_throttles(api, plan, racks(api)))
+        clear_throttles(api, plan, racks(api), tell)
     cancelled = [f"{topic}-{partition}" for topic, partition in sorted_partitions(active)]
     return {"cancelled": cancelled, "moves": _as_objects(back)}
 

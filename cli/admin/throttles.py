@@ -1,6 +1,6 @@
 """Replication throttles during a reassignment: configs of brokers and topics."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from cli.admin.config_resources import (
@@ -81,25 +81,25 @@ def throttle_directory_moves(api: Api, brokers: Iterable[int], rate: int) -> str
     return f"The replica-alter-dir throttle limit was set to {rate} B/s\n"
 
 
-def clear_throttles(api: Api, plan: Plan, brokers: Iterable[int]) -> str:
-    """Remove all throttles and return the output lines.
+def clear_throttles(
+    api: Api, plan: Plan, brokers: Iterable[int], tell: Callable[[str], object]
+) -> None:
+    """Remove all throttles; `tell` takes a line before each kind is removed.
 
     Raises:
         ClusterError: refused.
     """
-    ids = sorted({*brokers, *(broker for replicas in plan.values() for broker in replicas)})
-    topics = sorted({topic for topic, _ in plan})
     live = set(brokers)
+    ids = sorted({*live, *(broker for replicas in plan.values() for broker in replicas)})
+    topics = sorted({topic for topic, _ in plan})
+    tell(f"Clearing broker-level throttles on broker{_s(ids)} {','.join(map(str, ids))}\n")
     for broker in ids:
         if broker in live:
             names = (*BROKER_RATES, LOG_DIR_RATE)
             _alter(api, BROKER, str(broker), [(name, DELETE, None) for name in names])
+    tell(f"Clearing topic-level throttles on topic{_s(topics)} {','.join(topics)}\n")
     for topic in topics:
         _alter(api, TOPIC, topic, [(name, DELETE, None) for name in (LEADERS, FOLLOWERS)])
-    return (
-        f"Clearing broker-level throttles on broker{_s(ids)} {','.join(map(str, ids))}\n"
-        f"Clearing topic-level throttles on topic{_s(topics)} {','.join(topics)}\n"
-    )
 
 
 def _s(things: list[Any]) -> str:

@@ -26,8 +26,9 @@ Software = Literal["ours", "kafka"]
 class MixedCluster:
     """Combined nodes 1..n; formatted by ours, at the feature levels that ours serves."""
 
-    def __init__(self, folder: Path, count: int) -> None:
+    def __init__(self, folder: Path, count: int, log_dirs: int = 1) -> None:
         self.folder = folder
+        self._log_dirs = log_dirs
         base = free_base_port(count)
         self._ports = {node_id: base + node_id - 1 for node_id in range(1, count + 1)}
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
@@ -49,7 +50,7 @@ class MixedCluster:
             "listeners": f"PLAINTEXT://127.0.0.1:{port},"
             f"CONTROLLER://127.0.0.1:{port + CONTROLLER_PORT_DISTANCE}",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-            "log.dirs": str(self.data(node_id)),
+            "log.dirs": ",".join(map(str, self.log_dirs(node_id))),
             "broker.session.timeout.ms": "3000",
             "broker.heartbeat.interval.ms": "500",
         }
@@ -64,9 +65,13 @@ class MixedCluster:
         )  # fmt: skip
         assert done.returncode == 0, f"{done.stdout}{done.stderr}"
 
+    def log_dirs(self, node_id: int) -> list[Path]:
+        """The log directories of a node; its metadata are in the first."""
+        return [self.folder / f"node{node_id}" / f"data{n or ''}" for n in range(self._log_dirs)]
+
     def data(self, node_id: int) -> Path:
-        """The log directory of a node."""
-        return self.folder / f"node{node_id}" / "data"
+        """The first log directory of a node."""
+        return self.log_dirs(node_id)[0]
 
     def output(self, node_id: int) -> str:
         """The output of a node since its last start."""
@@ -150,7 +155,8 @@ class MixedCluster:
 
     def log_bytes(self, node_id: int, topic: str, partition: int) -> bytes:
         """All segments of a replica, one after the other."""
-        segments = sorted((self.data(node_id) / f"{topic}-{partition}").glob("*.log"))
+        folders = [path / f"{topic}-{partition}" for path in self.log_dirs(node_id)]
+        segments = [segment for folder in folders for segment in sorted(folder.glob("*.log"))]
         return b"".join(segment.read_bytes() for segment in segments)
 
     def down(self) -> None:
@@ -161,9 +167,11 @@ class MixedCluster:
 
 
 @contextlib.contextmanager
-def mixed_cluster(folder: Path, softwares: Mapping[int, Software]) -> Iterator[MixedCluster]:
+def mixed_cluster(
+    folder: Path, softwares: Mapping[int, Software], *, log_dirs: int = 1
+) -> Iterator[MixedCluster]:
     """A cluster with these nodes started; they end whatever happens."""
-    cluster = MixedCluster(folder, len(softwares))
+    cluster = MixedCluster(folder, len(softwares), log_dirs)
     try:
         for node_id, software in softwares.items():
             cluster.start(node_id, software)

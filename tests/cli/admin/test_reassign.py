@@ -222,6 +222,16 @@ def test_an_unknown_topic_is_verified(perform: Perform) -> None:
     )
 
 
+def test_throttles_are_told_before_they_are_cleared(perform: Perform) -> None:
+    output = perform(Brokers(), "verify", [("nope", 0, [101])])
+    assert output.exit_code == 1
+    assert output.text.splitlines()[3:] == [
+        "Clearing broker-level throttles on brokers 101,102,103",
+        "Clearing topic-level throttles on topic nope",
+        "Error: The topic 'nope' does not exist.",
+    ]
+
+
 def test_a_broker_that_is_down_is_verified(perform: Perform) -> None:
     output = perform(Brokers(), "verify", [("orders", 0, [101, 109], ["any", "/b"])])
     assert output.exit_code == 1
