@@ -1,16 +1,23 @@
-"""Disks of real processes: a node that missed the truncated log, and one whose disk is full."""
+"""Disks of real processes: a node that missed the truncated log, and disks that are full."""
 
 import contextlib
+import json
 import os
 import shutil
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.interop.mixed_cluster import ROOT, mixed_cluster
 from tests.interop.quorum import Quorum, running, wait_until
+from tests.interop.record_clients import ConfluentRecords, Record
 from tests.peers import is_missing
 
 SMALL = (
@@ -114,3 +121,53 @@ def test_a_quorum_on_a_full_disk_is_refused_in_one_line(small_disk: Path) -> Non
     refused = quorum.run("up", "--base-port", str(quorum.base_port), expect=1)
     assert refused.stderr.startswith("quorum: disk full: ")
     assert refused.stderr.count("\n") == 1
+
+
+def test_a_full_log_directory_loses_no_acknowledged_record(
+    small_disk: Path, tmp_path: Path
+) -> None:
+    """It goes offline with its partitions, as Kafka's; the node serves those of the other one."""
+    with mixed_cluster(tmp_path, dict.fromkeys((1, 2, 3), "ours"), log_dirs=2) as cluster:
+        cluster.create("records", {0: [1, 2, 3], 1: [1, 2, 3]}, min_insync_replicas="2")
+        cluster.wait_in_sync("records", 3)
+        full = cluster.log_dirs(1)[1]
+        (replica,) = full.glob("records-*")
+        partition = int(replica.name.removeprefix("records-"))
+        cluster.stop(1, signal.SIGTERM)
+        shutil.copytree(full, small_disk / "data")
+        shutil.rmtree(full)
+        full.symlink_to(small_disk / "data")
+        cluster.start(1, "ours")
+        cluster.wait_in_sync("records", 3)
+        elect_preferred(cluster.admin, "records")
+        wait_until(lambda: set(cluster.leaders("records").values()) == {1}, 20, cluster.outputs)
+        client = ConfluentRecords(cluster.bootstrap)
+        written = [Record(os.urandom(1_000)) for _ in range(4_000)]
+        offsets = client.produce("records", written, partition=partition, idempotent=True)
+        found = client.consume("records", len(written), partition=partition)
+        values = {record.offset: record.value for record in found}
+        assert [values[offset] for offset in offsets] == [record.value for record in written]
+        assert cluster.leaders("records")[partition] != 1
+        assert cluster.leaders("records")[1 - partition] == 1
+        assert client.produce("records", written[:5], partition=1 - partition) == [*range(5)]
+        described = described_directories(cluster.bootstrap)
+        assert [row["error"] for row in described if row["logDir"] == str(full)] == [
+            "org.apache.kafka.common.errors.KafkaStorageException"
+        ]
+
+
+def elect_preferred(admin: AdminClient, topic: str) -> None:
+    """Give every partition of two to its first replica."""
+    partitions = [TopicPartition(topic, number) for number in (0, 1)]
+    admin.elect_leaders(ElectionType.PREFERRED, partitions).result(20)
+
+
+def described_directories(bootstrap: str) -> list[dict[str, Any]]:
+    """Log directories of all brokers, as `kraftline log-dirs` describes them."""
+    words = "log-dirs", "--bootstrap-server", bootstrap, "--describe", "--json"
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", *words],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    brokers = json.loads(done.stdout)["brokers"]
+    return [directory for broker in brokers for directory in broker["logDirs"]]
