@@ -37,7 +37,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
 
 def ours(cluster: MixedCluster, command: str, *words: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "cli.main", command, "--bootstrap-server", cluster.bootstrap, *words],
+        [sys.executable, "-m", "cli.main", command,
+         "--bootstrap-server", cluster.bootstrap, *words],
         cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"{done.stdout}{done.stderr}{cluster.outputs()}"
