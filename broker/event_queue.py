@@ -4,11 +4,13 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from broker.events import Event
+from broker.events import Event, PeerBytes
 from network.turn_budget import TurnBudget
 
 EVENT_UNITS: Final = 20
 """Cost of an event beside what its parts spend."""
+BYTES_PER_UNIT: Final = 2048
+"""Bytes of a peer that cost a unit: they are copied to their frame."""
 
 
 class EventQueue:
@@ -38,5 +40,6 @@ class EventQueue:
         events, budget = self._events, self._budget
         while events and budget.has_room:
             event = events.popleft()
-            budget.spend(EVENT_UNITS)
+            size_bytes = len(event.data) if isinstance(event, PeerBytes) else 0
+            budget.spend(EVENT_UNITS + size_bytes // BYTES_PER_UNIT)
             self._takes[type(event)](event)

@@ -22,6 +22,7 @@ from wire.connections.connection import Request, ServerConnection
 from wire.connections.framing import LENGTH_BYTES
 from wire.messages.codec import Body
 from wire.messages.fetch_messages import FetchRequest, FetchResponse
+from wire.primitives import Buffer
 from wire.types import CorrelationId
 
 _REQUEST: Final = struct.Struct(">ihhiq")
@@ -167,6 +168,6 @@ class HandedClientConnection(ClientConnection):
         return super().receive(received)
 
     @override
-    def _read(self, pending: Pending, content: bytes) -> Body:
-        body = self._hand_over.take(content)
+    def _read(self, pending: Pending, content: Buffer) -> Body:
+        body = self._hand_over.take(bytes(content))
         return super()._read(pending, content) if body is None else body

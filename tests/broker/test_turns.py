@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from broker.effects import Lane, SendParts
-from broker.event_queue import EVENT_UNITS
+from broker.event_queue import BYTES_PER_UNIT, EVENT_UNITS
 from broker.events import (
     Answered,
     Event,
@@ -69,6 +69,16 @@ def test_events_of_peers_wait_for_their_turn(event: Event) -> None:
     turn(driven, *[event] * (PER_TURN + 1))
     assert is_at_once(driven)
     turn(driven, TimeAdvanced())
+    assert not is_at_once(driven)
+
+
+def test_bytes_of_peers_cost() -> None:
+    driven = started()
+    received = PeerBytes(9, bytes(BYTES_PER_UNIT * (TURN_UNITS_MAX - EVENT_UNITS)))
+    turn(driven, received, PeerBytes(9, b""))
+    assert is_at_once(driven)
+    turn(driven, TimeAdvanced())
+    turn(driven, PeerBytes(9, received.data[:-1]), PeerBytes(9, b""))
     assert not is_at_once(driven)
 
 

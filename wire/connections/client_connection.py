@@ -9,7 +9,7 @@ sides know, without waiting for others; responses come in the order of the reque
 from collections import deque
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -25,6 +25,7 @@ from wire.messages.codec import (
     entity_class,
     read_response,
 )
+from wire.primitives import Buffer
 from wire.types import CorrelationId
 
 RESPONSE_BYTES_MAX: Final = 100 * 1024 * 1024
@@ -49,6 +50,23 @@ class Pending(msgspec.Struct, frozen=True):
     correlation_id: CorrelationId
 
 
+class Frames(Protocol):
+    """A reader of frames."""
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Number of bytes received and not yet returned as frames."""
+        ...
+
+    def feed(self, received: bytes | bytearray | memoryview) -> None:
+        """Add bytes of the stream."""
+        ...
+
+    def next_frame(self) -> Buffer | None:
+        """The next whole frame without its length; None until more bytes arrive."""
+        ...
+
+
 class ClientConnection:
     """Requests and responses of one connection to a server; holds no socket.
 
@@ -66,7 +84,7 @@ class ClientConnection:
         """A fresh connection; `version_limits` holds highest versions to use, by API key."""
         self._client_id = client_id
         self._software_version = software_version
-        self._frames = FrameReader(response_bytes_max)
+        self._frames: Frames = FrameReader(response_bytes_max)
         self._version_limits = dict(version_limits or {})
         self._next_correlation_id = 0
         self._in_flight: deque[Pending] = deque()
@@ -135,7 +153,7 @@ class ClientConnection:
         while (content := self._frames.next_frame()) is not None:
             pending = self._match(content)
             if self._server_versions is None:
-                self._on_api_versions(pending, content)
+                self._on_api_versions(pending, bytes(content))
                 continue
             body = self._read(pending, content)
             responses.append(Response(pending.api_key, pending.correlation_id, body))
@@ -147,10 +165,10 @@ class ClientConnection:
         self._outgoing.clear()
         return content
 
-    def _read(self, pending: Pending, content: bytes) -> Body:
-        return read_response(pending.api_key, pending.api_version, content)[1]
+    def _read(self, pending: Pending, content: Buffer) -> Body:
+        return read_response(pending.api_key, pending.api_version, bytes(content))[1]
 
-    def _match(self, content: bytes) -> Pending:
+    def _match(self, content: Buffer) -> Pending:
         correlation_id = parse_correlation_id(content)
         if not self._in_flight:
             raise RemoteProtocolError(f"response {correlation_id} without a request")

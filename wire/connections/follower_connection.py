@@ -3,8 +3,9 @@
 from typing_extensions import override
 
 from wire.api_keys import FETCH
-from wire.connections.client_connection import ClientConnection, Pending
+from wire.connections.client_connection import RESPONSE_BYTES_MAX, ClientConnection, Pending
 from wire.connections.framing import frame
+from wire.connections.growing_frames import GrowingFrames
 from wire.connections.headers import RequestHeader, encode_request_header, parse_response_header
 from wire.errors import LocalProtocolError
 from wire.messages.codec import Body
@@ -14,11 +15,17 @@ from wire.messages.replica_fetch import (
     decode_replica_fetched,
     encode_replica_fetch,
 )
+from wire.primitives import Buffer
 from wire.types import CorrelationId
 
 
 class FollowerConnection(ClientConnection):
     """Connection whose Fetch is of partitions: `ReplicaFetchRequest` and `ReplicaFetchResponse`."""
+
+    def __init__(self, client_id: str | None, response_bytes_max: int = RESPONSE_BYTES_MAX) -> None:
+        """A fresh connection."""
+        super().__init__(client_id, response_bytes_max=response_bytes_max)
+        self._frames = GrowingFrames(response_bytes_max)
 
     @override
     def _encode(self, api_key: int, correlation_id: CorrelationId, body: Body) -> bytes:
@@ -34,7 +41,7 @@ class FollowerConnection(ClientConnection):
         return frame(start + encode_replica_fetch(version, body))
 
     @override
-    def _read(self, pending: Pending, content: bytes) -> Body:
+    def _read(self, pending: Pending, content: Buffer) -> Body:
         if pending.api_key != FETCH:
             return super()._read(pending, content)
         _, position = parse_response_header(content, is_flexible=True)

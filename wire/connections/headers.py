@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from wire.errors import RemoteProtocolError
-from wire.primitives import skip_tagged_fields
+from wire.primitives import Buffer, skip_tagged_fields
 
 _REQUEST_START: Final = struct.Struct(">hhi")
 _CLIENT_ID_LENGTH: Final = struct.Struct(">h")
@@ -72,7 +72,7 @@ def _client_id(client_id: str | None, is_flexible: bool) -> bytes:  # noqa: FBT0
     return _CLIENT_ID_LENGTH.pack(len(encoded)) + encoded + end
 
 
-def parse_response_header(frame: bytes, *, is_flexible: bool) -> tuple[int, int]:
+def parse_response_header(frame: Buffer, *, is_flexible: bool) -> tuple[int, int]:
     """Correlation id of a response and the position of its body.
 
     Raises:
@@ -83,7 +83,7 @@ def parse_response_header(frame: bytes, *, is_flexible: bool) -> tuple[int, int]
     return correlation_id, skip_tagged_fields(frame, position) if is_flexible else position
 
 
-def parse_correlation_id(frame: bytes) -> int:
+def parse_correlation_id(frame: Buffer) -> int:
     """The correlation id, with which a response begins.
 
     Raises:

@@ -1,0 +1,70 @@
+"""Frames of megabytes, whose memory grows as their portions come."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wire.connections.framing import frame
+from wire.connections.growing_frames import GrowingFrames
+from wire.errors import RemoteProtocolError
+
+
+def read_all(reader):
+    frames = []
+    while (content := reader.next_frame()) is not None:
+        frames.append(content)
+    return frames
+
+
+@given(contents=st.lists(st.binary(max_size=50), max_size=10), cuts=st.lists(st.integers(1, 40)))
+def test_any_portions_give_the_same_frames(contents, cuts):
+    stream = b"".join(frame(content) for content in contents)
+    reader = GrowingFrames(50)
+    frames = []
+    for size in [*cuts, len(stream)]:
+        portion, stream = stream[:size], stream[size:]
+        reader.feed(memoryview(portion))
+        frames += read_all(reader)
+    reader.feed(stream)
+    frames += read_all(reader)
+    assert frames == contents
+
+
+def test_portions_that_come_before_the_frame_is_taken_are_of_the_next_ones():
+    reader = GrowingFrames(50)
+    for portion in (b"\0\0\0\x04abc", b"d\0", b"\0\0", b"\1e"):
+        reader.feed(portion)
+        if portion.endswith(b"c"):
+            assert reader.next_frame() is None
+    assert read_all(reader) == [b"abcd", b"e"]
+
+
+def test_a_frame_grows_in_place():
+    reader = GrowingFrames(1 << 20)
+    reader.feed((3000).to_bytes(4, "big"))
+    assert reader.next_frame() is None
+    begun = reader._frame
+    for _ in range(3):
+        assert reader.next_frame() is None
+        reader.feed(bytes(1000))
+    assert reader.buffered_bytes == 3000
+    reader.feed(b"behind")
+    assert reader.buffered_bytes == 3006
+    assert reader.next_frame() is begun
+    assert reader.buffered_bytes == 6
+
+
+@pytest.mark.parametrize("length", [-1, 51])
+def test_lengths_outside_the_limit_are_refused(length):
+    reader = GrowingFrames(50)
+    reader.feed(length.to_bytes(4, "big", signed=True)[:3])
+    assert reader.next_frame() is None
+    reader.feed(length.to_bytes(4, "big", signed=True)[3:])
+    with pytest.raises(RemoteProtocolError, match=f"length {length} "):
+        reader.next_frame()
+
+
+def test_a_frame_of_the_limit_and_an_empty_one():
+    reader = GrowingFrames(50)
+    reader.feed(frame(bytes(50)) + frame(b""))
+    assert read_all(reader) == [bytes(50), b""]
