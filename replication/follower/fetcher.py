@@ -174,7 +174,8 @@ class Fetcher:
         if self._session.has_request or self._questions:
             return self._clock.now_ms
         times = [self._throttled_until_ms] if self._throttled else []
-        times += [each.delayed_until_ms or 0 for each in islice(self._delayed.values(), 1)]
+        delays = (each.delayed_until_ms for each in islice(self._delayed.values(), 1))
+        times += [due_ms for due_ms in delays if due_ms is not None]
         return min(times, default=None)
 
     def next_request(self) -> ReplicaFetchRequest | None:

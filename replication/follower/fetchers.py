@@ -74,8 +74,10 @@ class Fetchers:
         """Replicate a partition no more, also one that has failed."""
         self.failed.pop(key, None)
         place = self._assigned.pop(key, None)
-        fetcher = None if place is None else self._fetchers.get(place)
-        if place is not None and fetcher is not None:
+        if place is None:
+            return
+        fetcher = self._fetchers.get(place)
+        if fetcher is not None:
             fetcher.remove(key)
             self._end_if_idle(place)
 

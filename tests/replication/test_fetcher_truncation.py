@@ -1,5 +1,7 @@
 """Fetchers whose log is elsewhere than that of the leader: it is truncated, or begins anew."""
 
+from math import inf
+
 import msgspec
 import pytest
 
@@ -175,6 +177,23 @@ def test_a_fenced_question_waits_for_metadata():
     fetcher, question = question_of(pair)
     fetcher.on_offset(question, ErrorCode.fenced_leader_epoch)
     assert list(pair.fetchers.failed) == [key()]
+
+
+def test_a_partition_whose_offset_is_asked_for_is_not_throttled():
+    """It would be fetched again when the quota allows it."""
+    pair = Pair(slots=0)
+    pair.assign()
+    fetcher, question = question_of(pair)
+    pair.follower.quota.mark(key()[0], None)
+    pair.follower.quota.bound = 1
+    pair.follower.quota.record(1 << 20)
+    assert fetcher.next_request() is None
+    assert fetcher.next_ms() is None, "until the answer comes"
+    fetcher.on_offset(question, ErrorCode.not_leader_or_follower)
+    assert fetcher.next_request() is None, "it is delayed now"
+    pair.follower.quota.bound = inf
+    assert fetcher.next_request() is None, "as long as before"
+    assert fetcher.next_ms() == pair.follower.clock.now_ms + BACKOFF_MS
 
 
 def test_answers_to_other_questions_are_ignored():

@@ -36,6 +36,8 @@ def test_records_are_appended_and_answered_in_every_version(version):
     rows = list(produced_rows(asked, version).values())
     assert [row.error_code for row in rows] == [NONE, NONE, ErrorCode.unknown_topic_or_partition]
     assert [(row.index, row.base_offset) for row in rows] == [(0, 0), (1, 0), (9, -1)]
+    if version >= 5:
+        assert [row.log_start_offset for row in rows] == [0, 0, -1]
     assert [broker.manager.partitions[key].log.end_offset for key in broker.vfs] == [1, 1]
 
 
