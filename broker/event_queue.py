@@ -9,7 +9,7 @@ from network.turn_budget import TurnBudget
 
 EVENT_UNITS: Final = 20
 """Cost of an event beside what its parts spend."""
-BYTES_PER_UNIT: Final = 2048
+BYTES_PER_UNIT: Final = 1024
 """Bytes of a peer that cost a unit: they are copied to their frame."""
 
 

@@ -15,7 +15,7 @@ ROW_UNITS: Final = 50
 """Cost of a slice, or of a row without records."""
 BATCH_UNITS: Final = 6
 """Cost of a batch in a slice: its header is checked, indexed and noted."""
-BYTES_PER_UNIT: Final = 1024
+BYTES_PER_UNIT: Final = 512
 """Bytes of a slice that cost a unit: they are checked and written."""
 _LENGTH: Final = struct.Struct(">i")
 _LENGTH_POSITION: Final = 8

@@ -1,11 +1,13 @@
 """Frames of megabytes, whose memory grows as their portions come."""
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from wire.connections.framing import frame
-from wire.connections.growing_frames import GrowingFrames
+from wire.connections.growing_frames import KEPT_BYTES_MAX, MAPPED_BYTES_MIN, GrowingFrames
 from wire.errors import RemoteProtocolError
 
 
@@ -39,7 +41,7 @@ def test_portions_that_come_before_the_frame_is_taken_are_of_the_next_ones():
     assert read_all(reader) == [b"abcd", b"e"]
 
 
-def test_a_frame_grows_in_place():
+def test_a_frame_is_filled_in_place():
     reader = GrowingFrames(1 << 20)
     reader.feed((3000).to_bytes(4, "big"))
     assert reader.next_frame() is None
@@ -68,3 +70,41 @@ def test_a_frame_of_the_limit_and_an_empty_one():
     reader = GrowingFrames(50)
     reader.feed(frame(bytes(50)) + frame(b""))
     assert read_all(reader) == [bytes(50), b""]
+
+
+def taken(reader, size):
+    """The memory of a frame of this size, and the frame."""
+    reader.feed(size.to_bytes(4, "big"))
+    reader.feed(random.Random(size).randbytes(size))
+    frame = reader.next_frame()
+    assert frame == random.Random(size).randbytes(size)
+    return frame.obj, frame
+
+
+def test_memory_of_a_large_frame_is_used_again_when_nobody_holds_it():
+    reader = GrowingFrames(1 << 30)
+    memory, frame = taken(reader, MAPPED_BYTES_MIN)
+    kept = id(memory)
+    row, expected = frame[5:9], bytes(frame[5:9])
+    del memory, frame
+    other, _ = taken(reader, MAPPED_BYTES_MIN)
+    assert id(other) != kept, "a view of it is held"
+    assert row == expected
+    kept = id(other)
+    del other, _, row
+    again, frame = taken(reader, MAPPED_BYTES_MIN)
+    assert id(again) == kept
+    assert len(frame) == MAPPED_BYTES_MIN
+    del again, frame
+    larger, _ = taken(reader, MAPPED_BYTES_MIN + 1)
+    assert len(larger) == MAPPED_BYTES_MIN + 1
+
+
+def test_memory_of_small_and_of_very_large_frames_is_not_kept():
+    reader = GrowingFrames(1 << 30)
+    assert type(taken(reader, MAPPED_BYTES_MIN - 1)[0]) is bytearray
+    taken(reader, KEPT_BYTES_MAX)
+    assert len(reader._kept) == KEPT_BYTES_MAX
+    reader.feed((KEPT_BYTES_MAX + 1).to_bytes(4, "big"))
+    assert reader.next_frame() is None
+    assert reader._kept is None
