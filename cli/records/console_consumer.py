@@ -33,7 +33,10 @@ def command_parser() -> ToolParser:
     parser.add_argument(
         "--timeout-ms", type=integer(-1, INT64_MAX), help="end when none came for so long"
     )
-    parser.add_argument("--formatter", default=DEFAULT, help="Default-, Logging- or NoOp")
+    parser.add_argument(
+        "--formatter", default=DEFAULT,
+        help="Default-, Logging-, NoOp-, Offsets-, GroupMetadata-, TransactionLogMessageFormatter",
+    )  # fmt: skip
     for name, text in {
         "formatter-property": "print.timestamp, print.key, print.offset, print.partition, "
         "print.headers, print.value, key.separator, line.separator, headers.separator, "

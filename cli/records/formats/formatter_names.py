@@ -4,3 +4,8 @@ from typing import Final
 
 PACKAGE: Final = "org.apache.kafka.tools.consumer."
 DEFAULT: Final = f"{PACKAGE}DefaultMessageFormatter"
+COORDINATOR_FORMATTERS: Final = (
+    "OffsetsMessageFormatter",
+    "GroupMetadataMessageFormatter",
+    "TransactionLogMessageFormatter",
+)

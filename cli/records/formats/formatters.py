@@ -10,7 +10,7 @@ from cli.arguments import UsageError, shortened
 from cli.connect import json_line
 from cli.records.clients.fetcher import NO_TIMESTAMP, Fetched
 from cli.records.formats.deserializers import Deserialize, deserializer_of
-from cli.records.formats.formatter_names import PACKAGE
+from cli.records.formats.formatter_names import COORDINATOR_FORMATTERS, PACKAGE
 
 Format = Callable[[Fetched], bytes]
 _OLD_PACKAGE: Final = "kafka.tools."
@@ -25,6 +25,10 @@ def formatter_of(name: str, properties: Mapping[str, str]) -> Format:
     short = name.removeprefix(PACKAGE).removeprefix(_OLD_PACKAGE)
     if short == "NoOpMessageFormatter":
         return lambda _record: b""
+    if short in COORDINATOR_FORMATTERS:
+        from cli.records.formats import coordinator_formatters  # noqa: PLC0415  # rarely used
+
+        return coordinator_formatters.CoordinatorFormatter(short).format
     if short not in ("DefaultMessageFormatter", "LoggingMessageFormatter"):
         raise UsageError(f"--formatter {shortened(name)} is not known here")
     return default_formatter(properties).format

@@ -101,6 +101,34 @@ def test_json() -> None:
     }  # fmt: skip
 
 
+def with_key(key: bytes | None, value: bytes | None) -> Fetched:
+    return Fetched(Partition("t", 3), RecordView(Offset(7), 99, key, value, ()), CREATE_TIME)
+
+
+KEY = b"\0\1\0\1g\0\1t\0\0\0\7"
+
+
+@pytest.mark.parametrize(("key", "value", "text"), [
+    (KEY, None,
+     b'{"key":{"type":1,"data":{"group":"g","topic":"t","partition":7}},"value":null}'),
+    (b"\0\0" + KEY[2:], b"\0\0" + b"\0\0\0\0\0\0\0\5\0\1m\0\0\0\0\0\0\0\6",
+     (b'{"key":{"type":0,"data":{"group":"g","topic":"t","partition":7}},"value":{"version":0,'
+      b'"data":{"offset":5,"metadata":"m","commitTimestamp":6}}}')),
+    (b"\0\2\0\1g", None, b""),
+    (None, b"", b""),
+])  # fmt: skip
+def test_committed_offsets_are_objects(key: bytes | None, value: bytes | None, text: bytes) -> None:
+    printed = formatter_of("kafka.tools.OffsetsMessageFormatter", {})
+    assert printed(with_key(key, value)) == text
+
+
+@pytest.mark.parametrize("key", [b"\0", KEY[:-1], KEY + b"\0"])
+def test_a_damaged_record_of_a_coordinator_is_told_with_its_offset(key: bytes) -> None:
+    printed = formatter_of("OffsetsMessageFormatter", {})
+    with pytest.raises(DeserializeError, match=r"^Could not read record at offset 7 due to: "):
+        printed(with_key(key, None))
+
+
 def consumed(broker: Broker, *words: str) -> tuple[int, str, str]:
     return run_command(console_consumer.run, list(words), broker)
 

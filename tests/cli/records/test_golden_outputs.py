@@ -6,6 +6,8 @@ import pytest
 
 from cli.main import COMMANDS as OURS
 from tests.cli.records import golden
+from tests.cli.records.broker import Broker, Topic
+from tests.cli.records.coordinator_topics import TOPICS, log_of
 from tests.cli.records.golden import apart_from, captured, outputs, verdicts
 from tests.cli.records.recorded_topics import broker, write_files
 from tests.cli.records.table import APART, TOOLS, table
@@ -16,12 +18,21 @@ REPLAYED = sorted(
 )
 
 
+def broker_of(name: str) -> Broker:
+    """The broker for an output, with the coordinator's topic that it prints."""
+    made, topic = broker(name), TOPICS.get(name.partition("/")[2])
+    if topic is not None:
+        run = outputs()[name]
+        made.topics[topic] = Topic(topic, [log_of(topic, run.stdout, run.stderr)])
+    return made
+
+
 @pytest.mark.parametrize("name", REPLAYED)
 def test_output(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, held = outputs()[name], verdicts()[name]
     write_files(tmp_path)
     monkeypatch.chdir(tmp_path)
-    ours = captured(run, broker(name))
+    ours = captured(run, broker_of(name))
     found = apart_from(ours, run)
     if held.verdict == "differs":
         assert found is None, f"no longer different, apart from {found}"
