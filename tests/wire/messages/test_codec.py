@@ -23,6 +23,7 @@ from wire.messages.codec import (
     encode_request,
     encode_response,
     entity_class,
+    is_flexible,
     newest,
     preload,
     split_request,
@@ -324,3 +325,19 @@ def test_a_named_type_may_be_nullable_too():
     assert is_nullable(fields["topic_id"])
     assert is_nullable(fields["name"])
     assert not is_nullable(field_types(newest(3, "response").MetadataResponse)["controller_id"])
+
+
+@pytest.mark.parametrize(("api_key", "first"), [(0, 3), (1, 4)])
+def test_produce_and_fetch_are_flexible_as_kio_says_but_its_classes_are_not_imported(
+    api_key, first, monkeypatch
+):
+    newest_version = SCHEMAS[api_key].newest_version
+    for version in range(first, newest_version + 1):
+        expected = entity_class(api_key, version, "request").__flexible__
+        assert is_flexible.__wrapped__(api_key, version) is expected
+    for version in (-1, newest_version + 1):
+        with pytest.raises(LookupError):
+            is_flexible.__wrapped__(api_key, version)
+    monkeypatch.setattr("wire.messages.codec.entity_class", None)
+    for version in range(first, newest_version + 1):
+        is_flexible.__wrapped__(api_key, version)
