@@ -99,6 +99,7 @@ class Fetch:
             _session_request(version, request), self._topic_name, self._clock.now_ms
         )
         wanted, refused = self._divided(call, request, context.partitions())
+        call.partition_count = len(wanted) + len(refused)
         max_bytes = max(0, min(request.max_bytes, self._bytes_max))
         is_follower = request.is_from_follower
         call.kind = kind_of_fetch(is_from_follower=is_follower)

@@ -97,6 +97,7 @@ class Produce:
             (each.topic, each.partition): _parsed(each.records, version)
             for each in request.partitions
         }
+        call.partition_count = len(parsed)
         if self._may_write(call, request.transactional_id, parsed):
             rows = _verified(self._rows(call, parsed, required_acks=request.acks))
         else:

@@ -42,6 +42,7 @@ class Call:
         "header",
         "kind",
         "listener",
+        "partition_count",
         "position",
         "throttle",
         "withdraw",
@@ -69,6 +70,8 @@ class Call:
         self._respond = respond
         self.throttle = throttle
         self._errors = {} if errors is None else errors
+        self.partition_count = 0
+        """Partitions that its handler looked at, by which it costs."""
         self.withdraw: Callable[[], None] | None = None
         """Ends the wait for the answer when the client has gone; None if nobody can."""
 

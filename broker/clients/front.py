@@ -71,7 +71,9 @@ _LOOK_UNITS: Final = 2
 FORWARD_UNITS: Final = 6
 """Cost of a frame for the kernel."""
 CALL_UNITS: Final = 60
-"""Cost of a call beside those of its bytes and its handler."""
+"""Cost of a call beside those of its bytes and its partitions."""
+PARTITION_UNITS: Final = 30
+"""Cost of a partition that the handler of a call looked at."""
 BYTES_PER_UNIT: Final = 2048
 """Bytes of a frame that cost a unit: they are copied, checked and written."""
 _ANSWER_UNITS: Final = 10
@@ -330,6 +332,7 @@ class Front:
             self._handlers[header.api_key](call)
         except RemoteProtocolError as error:
             reply(None, str(error))
+        self._budget.spend(call.partition_count * PARTITION_UNITS)
         if throttle is not None:
             throttle.handled()
         handled_ns = self._metrics.nanoseconds()

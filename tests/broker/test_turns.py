@@ -1,9 +1,12 @@
 """A step of a broker is bounded: what it does costs units, the rest waits for the next turns."""
 
+from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from broker.clients.front import CALL_UNITS, PARTITION_UNITS
 from broker.effects import Lane, SendParts
 from broker.event_queue import BYTES_PER_UNIT, EVENT_UNITS
 from broker.events import (
@@ -20,6 +23,8 @@ from broker.events import (
 from network.turn_budget import TURN_UNITS_MAX
 from tests.broker.brokers import Driven
 from tests.broker.fronts import api_versions, list_offsets
+from wire.api_keys import FETCH, PRODUCE
+from wire.messages import codec
 
 PER_TURN = TURN_UNITS_MAX // EVENT_UNITS
 
@@ -90,6 +95,26 @@ def test_answers_of_the_controller_wait_for_their_turn() -> None:
     assert (answers, is_at_once(driven)) == (tokens[:-1], True)
     turn(driven, TimeAdvanced())
     assert (answers, is_at_once(driven)) == (tokens, False)
+
+
+def test_produce_and_fetch_cost_by_their_partitions() -> None:
+    driven = started()
+    names = tuple(UUID(bytes=bytes([number]) * 16) for number in range(3))
+    new = codec.newest(PRODUCE, "request")
+    topics = tuple(
+        new.TopicProduceData(
+            topic_id=name, partition_data=(new.PartitionProduceData(index=0, records=b""),)
+        )
+        for name in names
+    )
+    produce = replace(codec.default_request(PRODUCE), acks=1, topic_data=topics)
+    new = codec.newest(FETCH, "request")
+    row = new.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
+    rows = tuple(new.FetchTopic(topic_id=name, partitions=(row,)) for name in names)
+    fetch = replace(codec.default_request(FETCH), topics=rows)
+    for api_key, body in ((PRODUCE, produce), (FETCH, fetch)):
+        driven.request(api_key, 13, body)
+        assert CALL_UNITS + 3 * PARTITION_UNITS <= driven.broker._budget.spent < 200
 
 
 def test_requests_of_many_connections_are_answered_over_turns() -> None:

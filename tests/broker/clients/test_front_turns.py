@@ -1,7 +1,7 @@
 """Frames are taken as the budget of a turn has room, in order; the rest waits for the next."""
 
 from broker.clients.call import Call
-from broker.clients.front import BYTES_PER_UNIT, CALL_UNITS, FORWARD_UNITS
+from broker.clients.front import BYTES_PER_UNIT, CALL_UNITS, FORWARD_UNITS, PARTITION_UNITS
 from broker.effects import CloseAtKernel, SendToKernel
 from network.turn_budget import TurnBudget
 from tests.broker.fronts import Fronts, api_versions, list_offsets, produce
@@ -17,9 +17,11 @@ class Turning(Fronts):
         super().__init__(budget=TurnBudget(UNITS), handle=self._answer)
         self._is_answering = is_answering
         self.seen: list[int] = []
+        self.partition_count = 0
 
     def _answer(self, call: Call) -> None:
         self.seen.append(call.header.correlation_id)
+        call.partition_count = self.partition_count
         if self._is_answering:
             call.answer_parts(())
 
@@ -92,6 +94,15 @@ def test_a_frame_costs_by_its_bytes() -> None:
     assert front.turn() == 2 + CALL_UNITS + 50 + CALL_UNITS + 90
     assert len(front.calls) == 2
     assert front.turn() == 2 + 2 * CALL_UNITS + 2, "the answers wake it"
+
+
+def test_a_call_costs_by_the_partitions_that_its_handler_looked_at() -> None:
+    front = Turning()
+    front.open()
+    front.put(list_offsets(0), list_offsets(1))
+    front.partition_count = 5
+    assert front.turn() == 2 + CALL_UNITS + 5 * PARTITION_UNITS
+    assert front.seen == [0], "the second waits"
 
 
 def test_frames_for_the_kernel_cost_too_and_go_together() -> None:
