@@ -4,7 +4,7 @@ Little is left to do when the last portion of a frame has come: the reader of
 `wire.connections.framing` joins the portions of a frame at its end. The memory of a large frame is
 mapped by the operating system page by page when it is written to, as nothing else spreads that over
 the portions: a `bytearray` is zeroed as a whole, and one that grows is copied as a whole now and
-then. Memory of a few megabytes is used again when nobody holds the frame any more.
+then. It is used again when nobody holds the frame any more.
 """
 
 import mmap
@@ -18,8 +18,10 @@ from wire.primitives import Buffer
 
 MAPPED_BYTES_MIN: Final = 128 * 1024
 """Size from which a frame has mapped memory."""
-KEPT_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Size up to which mapped memory is kept for other frames."""
+KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Size up to which mapped memory is kept for other frames: of a whole response, usually."""
+IDLE_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Size above which it is given back at the first frame that needs less than a quarter of it."""
 _LENGTH: Final = struct.Struct(">i")
 
 
@@ -94,6 +96,8 @@ class GrowingFrames:
 
     def _memory(self, size_bytes: int) -> memoryview:
         """Memory of this size that nobody else holds."""
+        if self._kept is not None and 4 * size_bytes < len(self._kept) > IDLE_BYTES_MAX:
+            self._kept = None
         if size_bytes < MAPPED_BYTES_MIN:
             return memoryview(bytearray(size_bytes))
         kept, self._kept = self._kept, None

@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wire.connections.framing import frame
-from wire.connections.growing_frames import KEPT_BYTES_MAX, MAPPED_BYTES_MIN, GrowingFrames
+from wire.connections.growing_frames import (
+    IDLE_BYTES_MAX,
+    KEPT_BYTES_MAX,
+    MAPPED_BYTES_MIN,
+    GrowingFrames,
+)
 from wire.errors import RemoteProtocolError
 
 
@@ -103,8 +108,26 @@ def test_memory_of_a_large_frame_is_used_again_when_nobody_holds_it():
 def test_memory_of_small_and_of_very_large_frames_is_not_kept():
     reader = GrowingFrames(1 << 30)
     assert type(taken(reader, MAPPED_BYTES_MIN - 1)[0]) is bytearray
-    taken(reader, KEPT_BYTES_MAX)
-    assert len(reader._kept) == KEPT_BYTES_MAX
-    reader.feed((KEPT_BYTES_MAX + 1).to_bytes(4, "big"))
-    assert reader.next_frame() is None
-    assert reader._kept is None
+    for size, kept in ((KEPT_BYTES_MAX, KEPT_BYTES_MAX), (KEPT_BYTES_MAX + 1, None)):
+        reader = GrowingFrames(1 << 30)
+        reader.feed(size.to_bytes(4, "big"))
+        assert reader.next_frame() is None
+        assert (reader._kept and len(reader._kept)) == kept
+
+
+def kept_bytes(*sizes):
+    """Bytes that are kept when frames of these sizes have begun."""
+    reader = GrowingFrames(1 << 30)
+    for size in sizes:
+        reader.feed(size.to_bytes(4, "big"))
+        reader.next_frame()
+        reader._frame = None  # it need not come
+    return 0 if reader._kept is None else len(reader._kept)
+
+
+def test_much_memory_is_given_back_when_frames_are_small_again():
+    many = IDLE_BYTES_MAX + 4
+    assert kept_bytes(many, many // 4) == many
+    assert kept_bytes(many, many // 4 - 1) == many // 4 - 1
+    assert kept_bytes(many, 5) == 0
+    assert kept_bytes(IDLE_BYTES_MAX, 5) == IDLE_BYTES_MAX
