@@ -140,7 +140,7 @@ def main() -> None:
                 rows["kafka"] = measure(write, lambda: theirs.start(1), args.partitions)
             finally:
                 theirs.down()
-    report.show("records_scale", rows, as_json=args.json)
+        report.show("records_scale", rows, as_json=args.json)  # the folders take minutes to go
 
 
 if __name__ == "__main__":
