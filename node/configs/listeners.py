@@ -111,8 +111,8 @@ def check_protocols(
         return {**dict.fromkeys(controller_names, "PLAINTEXT"), **defaults}
     protocols: dict[str, str] = {}
     for entry in split_list(explicit):
-        name, separator, protocol = (part.strip().upper() for part in entry.partition(":"))
-        if not separator or not name or protocol not in PROTOCOLS:
+        name, _, protocol = (part.strip().upper() for part in entry.partition(":"))
+        if not name or protocol not in PROTOCOLS:
             reason = (
                 f"`{entry}` is not in the form NAME:PROTOCOL with one of {', '.join(PROTOCOLS)}"
             )

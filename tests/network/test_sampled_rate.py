@@ -71,7 +71,7 @@ def test_a_rate_without_values_is_0_of_at_least_a_millisecond():
 def test_the_throttle_time_of_a_bound_of_0_or_beyond_the_field_is_the_largest():
     rate = SampledRate(QuotaWindow())
     rate.record(1e12, 0)
-    assert rate.throttle_ms(0, 0) == THROTTLE_MS_MAX
+    assert rate.throttle_ms(0, 0) == THROTTLE_MS_MAX == 2**31 - 1
     assert rate.throttle_ms(1, 0) == THROTTLE_MS_MAX
 
 

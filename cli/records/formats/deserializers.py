@@ -72,8 +72,6 @@ def _number(name: str, layout: str) -> Deserialize:
 
 def _shortest_float(value: float) -> str:
     """The fewest digits that give the same number of 32 bits."""
-    if math.isnan(value) or math.isinf(value):
-        return ""
     for digits in range(1, _DIGITS_FLOAT):
         text = f"{value:.{digits}g}"
         if struct.unpack(">f", struct.pack(">f", float(text)))[0] == value:

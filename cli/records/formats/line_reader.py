@@ -74,7 +74,7 @@ class LineReader(msgspec.Struct, frozen=True, kw_only=True):
 
     def _headers(self, text: str, line_number: int) -> Headers:
         pairs = re.split(self.headers_separator, text)
-        while len(pairs) > 1 and not pairs[-1]:  # as Java's split
+        while text and pairs and not pairs[-1]:  # as Java's split, also of separators alone
             pairs.pop()
         return tuple(self._header(pair, line_number) for pair in pairs)
 

@@ -10,7 +10,7 @@ import pytest
 
 from cli.arguments import UsageError
 from cli.records import console_producer
-from cli.records.clients.client_configs import producer_config
+from cli.records.clients.client_configs import number_of, producer_config
 from cli.records.clients.producer import ProducerConfig
 from cli.records.formats.line_reader import ReadError, ReadRecord, reader_of
 from cli.records.formats.lines import Lines
@@ -79,6 +79,8 @@ def test_lines_of_a_pipe_come_when_they_are_written() -> None:
         ({"parse.headers": "true", "parse.key": "true"}, "a:b:c\tk\tv",
          ReadRecord(b"k", b"v", (("a", b"b:c"),))),
         ({"parse.headers": "true", "null.marker": "-"}, "-\tv", ReadRecord(None, b"v", ())),
+        ({"parse.headers": "true"}, "a:1,\tv", ReadRecord(None, b"v", (("a", b"1"),))),
+        ({"parse.headers": "true"}, ",,\tv", ReadRecord(None, b"v", ())),
         ({"parse.headers": "true", "null.marker": "-"}, "a:-\tv",
          ReadRecord(None, b"v", (("a", None),))),
         ({"parse.headers": "true", "ignore.error": "true"}, "x,a:1\tv",
@@ -96,6 +98,8 @@ def test_records_of_lines(properties: dict[str, str], line: str, expected: ReadR
     ("properties", "line", "said"),
     [
         ({"parse.headers": "true"}, "ab", "No headers delimiter found on line number 7: 'ab'"),
+        ({"parse.headers": "true"}, "\tb",
+         "No header key separator found in pair '' on line number 7"),
         ({"parse.headers": "true", "null.marker": "-"}, "-:1\tv",
          "Header keys should not be equal to the null marker '-' as they can't be null"),
     ],
@@ -216,3 +220,19 @@ def test_command_lines_that_are_refused(words: list[str], said: str) -> None:
     assert code == 1
     assert said in err.splitlines()[0]
     assert made.asked == []
+
+
+@pytest.mark.parametrize(
+    ("name", "low"),
+    [("linger.ms", 0), ("batch.size", 0), ("retries", 0), ("retry.backoff.ms", 0),
+     ("request.timeout.ms", 0), ("delivery.timeout.ms", 0), ("max.block.ms", 0),
+     ("max.request.size", 0), ("buffer.memory", 0), ("metadata.max.age.ms", 0),
+     ("send.buffer.bytes", -1), ("receive.buffer.bytes", -1),
+     ("max.in.flight.requests.per.connection", 1), ("fetch.max.wait.ms", 0),
+     ("fetch.min.bytes", 0), ("fetch.max.bytes", 0), ("max.partition.fetch.bytes", 0),
+     ("max.poll.records", 1)],
+)  # fmt: skip
+def test_the_lowest_value_of_a_config(name: str, low: int) -> None:
+    assert number_of({name: str(low)}, name, 5) == low
+    with pytest.raises(UsageError, match=f"{name}: Value must be at least {low}$"):
+        number_of({name: str(low - 1)}, name, 5)

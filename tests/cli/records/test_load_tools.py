@@ -169,3 +169,17 @@ def test_keys_prefixes_and_times() -> None:
     assert [(r.key, r.value) for r in records] == [(b"0", b"5.0"), (b"1", b"5.1"), (b"0", b"5.2")]
     assert [r.timestamp_ms for r in records] == [1000, 1010, 1030]
     assert {body.acks for key, body in broker.asked if key == PRODUCE} == {1}
+
+
+@pytest.mark.parametrize("flag", ["--max-messages", "--throughput", "--message-create-time"])
+def test_below_minus_one_is_no_number_of_records(flag: str) -> None:
+    words = [*S, "--max-messages", "1"]
+    assert run_command(verifiable_producer.run, [*words, flag, "-2"], Broker(t=1))[0] == 1
+    if flag != "--max-messages":  # which would not end
+        assert run_command(verifiable_producer.run, [*words, flag, "-1"], Broker(t=1))[0] == 0
+
+
+def test_without_a_throughput_nothing_is_waited_for() -> None:
+    broker = Broker(t=1)
+    told(broker, "--max-messages", "3")
+    assert broker.clock.now_ms() == 0
