@@ -171,9 +171,14 @@ class Coverage:
                 made = {target.id for target in targets if isinstance(target, ast.Name)}
                 for name in _mentioned(node.value):
                     self._makes[name] |= made
+            elif isinstance(node, ast.FunctionDef):
+                for default in (*node.args.defaults, *filter(None, node.args.kw_defaults)):
+                    for name in _mentioned(default):
+                        self._makes[name].add(node.name)
 
 
 def _mentioned(node: ast.AST) -> Iterator[str]:
+    """The names and attributes in a piece of code."""
     for inner in ast.walk(node):
         name = getattr(inner, "id", None) or getattr(inner, "attr", None)
         if isinstance(name, str):

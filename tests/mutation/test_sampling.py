@@ -139,6 +139,14 @@ def test_what_is_made_at_import_has_the_tests_of_what_it_makes(tree):
     assert [test.id for test in coverage.job(point).tests] == [TESTS[2]]
 
 
+@pytest.mark.parametrize("arguments", ["count=MAXIMUM", "*, count=MAXIMUM"])
+def test_the_default_of_an_argument_has_the_tests_of_its_function(tree, arguments):
+    (tree / "tests/node/test_all.py").write_text("asked()", "utf-8")
+    source = f"MAXIMUM = 7\n\n\ndef asked({arguments}): return count\n"
+    (tree / "raft/limits.py").write_text(source, "utf-8")
+    assert covering(tree, "7") == ([TESTS[2]], True)
+
+
 def test_a_name_in_a_test_file_is_enough(tree):
     (tree / "tests/node/test_all.py").write_text("MAXIMUM", "utf-8")
     (tree / "raft/limits.py").write_text("MAXIMUM = 7\n", "utf-8")
