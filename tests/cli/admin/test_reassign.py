@@ -41,6 +41,8 @@ class Brokers(RecordedCluster):
         }
         self.codes: dict[str, list[int]] = {}
         """Codes of the next answers by replica; 0 when there are none left."""
+        self.lost: set[int] = set()
+        """Brokers that are gone when they are asked to move replicas."""
         self.altered: list[tuple[int | None, list[tuple[str, str, tuple[int, ...]]]]] = []
 
     def call(self, api_key: int, body: Any, node: int | None = None) -> Any:
@@ -51,6 +53,8 @@ class Brokers(RecordedCluster):
         return super().call(api_key, body, node)
 
     def _alter(self, body: Any, node: int) -> Any:
+        if node in self.lost:
+            raise ClusterError(f"node {node} is not known to the cluster")
         new = newest(ALTER, "response")
         asked = [(d.path, t.name, t.partitions) for d in body.dirs for t in d.topics]
         self.altered.append((node, asked))
@@ -166,6 +170,17 @@ def test_a_directory_that_does_not_exist(perform: Perform) -> None:
         ("Error: Failed to alter dir for payments-1-102: The user-specified log directory is not "
          "found in the broker config."),
     ]  # fmt: skip
+
+
+def test_a_broker_that_is_lost_before_its_moves_begin(perform: Perform) -> None:
+    cluster = Brokers()
+    cluster.lost = {102}
+    output = perform(cluster, "execute", TWO)
+    assert output.text.splitlines()[-3:] == [
+        "Successfully started moving log directory to /b for replica orders-0 with broker 101 ",
+        "Successfully started moving log directory to /a for replica payments-1 with broker 103 ",
+        "Error: Failed to alter dir for payments-1-102: node 102 is not known to the cluster",
+    ]
 
 
 def test_directories_of_now_are_those_that_are_read(perform: Perform) -> None:
