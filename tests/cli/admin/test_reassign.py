@@ -16,7 +16,7 @@ from cli.admin.reassignment_plan import Replica
 from cli.command import Output
 from cli.connect import ClusterError, newest
 from metadata.records import ConfigRecord
-from tests.cli.recorded_cluster import RecordedCluster
+from tests.cli.recorded_cluster import INCREMENTAL_ALTER_CONFIGS, RecordedCluster
 from tests.cli.records.broker import Time
 
 QUIET, MOVING = 209, 212
@@ -41,11 +41,17 @@ class Brokers(RecordedCluster):
         }
         self.codes: dict[str, list[int]] = {}
         """Codes of the next answers by replica; 0 when there are none left."""
+        self.config_requests: list[tuple[int | None, str, list[tuple[str, int]]]] = []
         self.lost: set[int] = set()
         """Brokers that are gone when they are asked to move replicas."""
         self.altered: list[tuple[int | None, list[tuple[str, str, tuple[int, ...]]]]] = []
 
     def call(self, api_key: int, body: Any, node: int | None = None) -> Any:
+        if api_key == INCREMENTAL_ALTER_CONFIGS:
+            self.config_requests += [
+                (node, row.resource_name, [(c.name, c.config_operation) for c in row.configs])
+                for row in body.resources
+            ]
         if api_key == ALTER:
             return self._alter(body, node or 0)
         if api_key == DESCRIBE:
@@ -274,6 +280,21 @@ def test_a_cancelled_move_goes_back(perform: Perform) -> None:
 RATES = ["leader.replication.throttled.rate", "follower.replication.throttled.rate"]
 REPLICAS = ["leader.replication.throttled.replicas", "follower.replication.throttled.replicas"]
 ALTER_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+
+def test_throttles_are_deleted_at_each_live_broker(perform: Perform) -> None:
+    cluster = Brokers()
+    text = perform(cluster, "verify", [("orders", 0, [101, 109])]).text
+    assert "throttles on brokers 101,102,103,109\n" in text
+    deleted = [(name, 1) for name in (*RATES, ALTER_RATE)]
+    assert cluster.config_requests == [
+        *((broker, str(broker), deleted) for broker in (101, 102, 103)),
+        (None, "orders", [(name, 1) for name in REPLICAS]),
+    ]
+    cluster = Brokers()
+    cluster.is_controllers = True
+    perform(cluster, "cancel", [("orders", 0, [101])])
+    assert {node for node, _, _ in cluster.config_requests} == {None}
 
 
 def test_throttles_of_both_kinds(perform: Perform) -> None:
