@@ -76,9 +76,10 @@ REFUSALS = (
 """Errors that stop a start with one line for the operator, without stack."""
 
 
-PRELOADED = (54, 53, 52, 63, 62, 19, 20, 58, 59, 55, 60, 3, 70)
+PRELOADED = (54, 53, 52, 63, 62, 19, 20, 58, 59, 55, 60, 3, 70, 56, 73)
 """APIs whose schemas are loaded while the node idles, those of a failover first: a first use costs
-5 to 10 ms, which a new leader would add to the time without one."""
+5 to 10 ms, which a new leader would add to the time without one, and a broker's first change of an
+ISR or of a log directory to a turn of its records."""
 SWITCH_INTERVAL_S = 0.0001
 """Longest that one of two threads with Python to run keeps the other waiting, about: with Python's
 5 ms a busy data thread would delay each step of Raft by as much."""
