@@ -1,0 +1,166 @@
+"""The controller beside full produce load: CreateTopics and its failover, idle and then loaded.
+
+    python -m benchmarks.records_beside [--json] [--kafka] [--count 500] [--rounds 8]
+
+Three combined nodes. A process of its own fills batches of 1 MB in eight partitions with three
+replicas and acks=all, as much as is taken, as in benchmarks.records. Topics are created one after
+the other at the active controller, and the controller is killed with SIGKILL as in
+benchmarks.failover, first without and then beside that load. `x` is a figure beside the load, in
+those of the idle cluster.
+"""
+
+import signal
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from benchmarks import records_load as load
+from benchmarks import report
+from benchmarks.clusters.kafka_peer import KafkaCluster
+from benchmarks.clusters.our_quorum import OurCluster
+from benchmarks.clusters.processes import cpu_seconds
+from benchmarks.clusters.protocol import wait_until_writable
+from benchmarks.clusters.typed_client import wait_until
+from benchmarks.create_topics import sequential
+from benchmarks.failover import KafkaTarget, OurTarget, window
+from benchmarks.records_failover import wait_in_sync
+
+PARTITIONS: Final = 8
+LARGE_BYTES: Final = 1024
+WARM_S: Final = 3.0
+READY_S: Final = 60.0
+
+
+class Appended:
+    """The records that a topic holds, by its high watermarks."""
+
+    def __init__(self, bootstrap: str, name: str) -> None:
+        self._name = name
+        self._consumer = Consumer(
+            {"bootstrap.servers": bootstrap, "group.id": "measure", "log_level": load.LOG_LEVEL}
+        )
+
+    def records(self) -> int:
+        """Sum over the partitions."""
+        return sum(map(self._end_of, range(PARTITIONS)))
+
+    def _end_of(self, partition: int) -> int:
+        """The high watermark; a leader that has just moved is asked again."""
+        place, deadline = TopicPartition(self._name, partition), time.monotonic() + READY_S
+        while True:
+            try:
+                return int(self._consumer.get_watermark_offsets(place, load.TIMEOUT_S)[1])
+            except KafkaException:
+                assert time.monotonic() < deadline, f"partition {partition} has no leader"
+                time.sleep(0.05)
+
+    def wait_for_more(self) -> None:
+        """Wait until the load has come, and let it go on for a while."""
+        begin = self.records()
+        wait_until(lambda: self.records() > begin, READY_S, "records of the load")
+        time.sleep(WARM_S)
+
+    def close(self) -> None:
+        """Close the client."""
+        self._consumer.close()
+
+
+def creates(controllers: list[str], count: int) -> dict[str, float]:
+    """Latency of creates in sequence at the active controller."""
+    return sequential(wait_until_writable(controllers), f"create-{time.time_ns()}-", count)
+
+
+def failovers(target: OurTarget | KafkaTarget, rounds: int) -> list[float]:
+    """Windows without creates around SIGKILL of the controller, in seconds."""
+    return [window(target, f"failover-{time.time_ns()}-", signal.SIGKILL) for _ in range(rounds)]
+
+
+def failovers_beside(
+    target: OurTarget | KafkaTarget, bootstrap: str, name: str, rounds: int
+) -> list[float]:
+    """The same, each beside a load that begins when all replicas are in sync."""
+    found: list[float] = []
+    appended = Appended(bootstrap, name)
+    for _ in range(rounds):
+        wait_in_sync(bootstrap, name, len(target.controllers))
+        with load.producing(bootstrap, name, partitions=PARTITIONS, size=LARGE_BYTES):
+            appended.wait_for_more()
+            found += failovers(target, 1)
+    appended.close()
+    return found
+
+
+def creates_beside(
+    target: OurTarget | KafkaTarget, bootstrap: str, name: str, count: int
+) -> dict[str, float]:
+    """Latency of creates beside the load, and the load's MB per second meanwhile."""
+    nodes = [target.pid(number + 1) for number in range(len(target.controllers))]
+    appended = Appended(bootstrap, name)
+    with load.producing(bootstrap, name, partitions=PARTITIONS, size=LARGE_BYTES):
+        appended.wait_for_more()
+        used, before, begin = sum(map(cpu_seconds, nodes)), appended.records(), time.perf_counter()
+        found = creates(target.controllers, count)
+        wall = time.perf_counter() - begin
+        megabytes = (appended.records() - before) * LARGE_BYTES / 1e6
+        used = sum(map(cpu_seconds, nodes)) - used
+    appended.close()
+    return found | {"mb_s": round(megabytes / wall, 1), "cores": round(used / wall, 2)}
+
+
+def measure(
+    target: OurTarget | KafkaTarget, brokers: list[str], count: int, rounds: int
+) -> dict[str, Any]:
+    """All figures of one running cluster."""
+    bootstrap, figures = ",".join(brokers), dict[str, Any]()
+    creates(target.controllers, count)
+    idle = creates(target.controllers, count)
+    with load.topic(bootstrap, PARTITIONS, len(brokers)) as name:
+        wait_in_sync(bootstrap, name, len(brokers))
+        beside = creates_beside(target, bootstrap, name, count)
+    figures |= {f"create_idle_{key}": value for key, value in idle.items()}
+    figures |= {f"create_beside_{key}": value for key, value in beside.items()}
+    figures["create_p99_x"] = round(beside["p99_ms"] / idle["p99_ms"], 2)
+    if rounds:
+        idle = report.summary_ms(failovers(target, rounds))
+        with load.topic(bootstrap, PARTITIONS, len(brokers)) as name:
+            beside = report.summary_ms(failovers_beside(target, bootstrap, name, rounds))
+        for key in ("p50_ms", "max_ms"):
+            figures |= {f"failover_idle_{key}": idle[key], f"failover_beside_{key}": beside[key]}
+        figures["failover_p50_x"] = round(beside["p50_ms"] / idle["p50_ms"], 2)
+    return figures
+
+
+def main() -> None:
+    """Measure the systems that the flags name."""
+    flags = report.parser(__doc__)
+    flags.add_argument("--kafka", action="store_true", help="measure Apache Kafka in the same run")
+    flags.add_argument("--count", type=int, default=500, help="of topics")
+    flags.add_argument("--rounds", type=int, default=8, help="of the failover; 0 for none")
+    flags.add_argument("--base-port", type=int, default=25800)
+    args = flags.parse_args()
+    rows: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as name:
+        ours = OurCluster(Path(name) / "ours", args.base_port)
+        try:
+            ours.up()
+            rows["kraftline"] = measure(OurTarget(ours), ours.brokers, args.count, args.rounds)
+        finally:
+            ours.down()
+        if args.kafka:
+            settings = {"controller.quorum.append.linger.ms": "0"}
+            kafka = KafkaCluster(Path(name) / "kafka", args.base_port + 10, settings)
+            try:
+                kafka.up()
+                rows["kafka linger 0"] = measure(
+                    KafkaTarget(kafka), kafka.brokers, args.count, args.rounds
+                )
+            finally:
+                kafka.down()
+        report.show("records_beside", rows, as_json=args.json)  # the folders take minutes to go
+
+
+if __name__ == "__main__":
+    main()
