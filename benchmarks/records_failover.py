@@ -163,7 +163,7 @@ def one_round(
     writer.run_until_all(killed_at + 1, AFTER_S)
     writer.run(1.0)
     decided_at = decision(tail, killed_at)
-    assert decided_at is not None, f"no change of a leader was seen: {tail.error}"
+    assert decided_at is not None, f"no leader moved: had they before the kill? {tail.error}"
     tail.stop()
     writer.close()
     ends = [resumed(each, killed_at) for each in writer.acknowledged]
