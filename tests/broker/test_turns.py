@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from broker.clients.front import CALL_UNITS, PARTITION_UNITS
-from broker.effects import Lane, SendParts
+from broker.effects import Lane, SendParts, SetReading
 from broker.event_queue import BYTES_PER_UNIT, EVENT_UNITS
 from broker.events import (
     Answered,
@@ -122,7 +122,10 @@ def test_requests_of_many_connections_are_answered_over_turns() -> None:
     for number in range(2, 40):
         driven.connect(number)
     frames = [FramesReceived(number, [list_offsets(number)]) for number in range(1, 40)]
-    sent = [e.connection_id for e in turn(driven, *frames) if isinstance(e, SendParts)]
+    first = turn(driven, *frames)
+    sent = [e.connection_id for e in first if isinstance(e, SendParts)]
+    paused = [e.connection_id for e in first if isinstance(e, SetReading)]
+    assert paused == list(range(len(sent) + 1, 40)), "those that wait are not read"
     turn_count = 1
     while is_at_once(driven):
         sent += [e.connection_id for e in turn(driven, TimeAdvanced()) if isinstance(e, SendParts)]
