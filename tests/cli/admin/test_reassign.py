@@ -347,3 +347,32 @@ def test_plans_that_the_cluster_cannot_have(perform: Perform) -> None:
         assert perform(Brokers(), "execute", rows) == Output(text, exit_code=1)
     with pytest.raises(ClusterError, match="Unknown broker id 109"):
         perform(Brokers(), "execute", [("nope", 0, [109])], "--json")
+
+
+def test_refusals_of_the_controller_are_told_by_partition(
+    perform: Perform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [("orders", 0, [103, 101]), ("orders", 1, [101, 102])]
+    for count, many in ((1, ""), (2, "s")):
+        told = [f"orders-{number}: no" for number in range(count)]
+        monkeypatch.setattr(reassign, "_alter", lambda *_, told=told, **__: told)
+        lines = "".join(f"{line}\n" for line in told)
+        cancelled = perform(Brokers(MOVING), "cancel", rows)
+        assert cancelled == Output(
+            f"Error cancelling partition reassignment{many} for:\n{lines}", exit_code=1
+        )
+        started = perform(Brokers(), "execute", rows)
+        assert started.text.endswith(f"{SAVE}Error reassigning partition(s):\n{lines}")
+
+
+def test_a_partition_on_its_way_keeps_its_throttles(perform: Perform) -> None:
+    rows = [("orders", 0, [103, 101])]
+    output = perform(Brokers(MOVING), "verify", rows)
+    assert output.text.splitlines()[1:] == [
+        "Reassignment of partition orders-0 is still in progress.",
+        "",
+    ]
+    (found,) = json.loads(perform(Brokers(MOVING), "verify", rows, "--json").text)["partitions"]
+    assert found["done"] is False
+    started = perform(Brokers(), "execute", rows).text
+    assert started.endswith("Successfully started partition reassignment for orders-0\n")
