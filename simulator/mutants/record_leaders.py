@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from broker.clients.front import Front
 from replication import reading
 from replication.leader import delayed, isr
+from replication.leader.delayed_fetch import DelayedFetch
 from replication.leader.fetch_session import SessionPartition
 from replication.leader.leadership import Leadership
 from replication.leader.replica import ReplicaState
@@ -156,7 +157,7 @@ def _leads_from_its_log_end(patches: Patches) -> None:
 
 def _wakes_no_fetch(patches: Patches) -> None:
     """A Fetch that waits is not answered when records come, but when its time is over."""
-    patches.method(ReplicaManager, "_check_fetches", returning(None))
+    patches.method(DelayedFetch, "try_complete", returning(None))
 
 
 def _never_shrinks(patches: Patches) -> None:

@@ -20,6 +20,7 @@ from simulator.faults.fault import CarryingOut, Reach
 from simulator.faults.impact import AT_ONCE_US, Impact, impact_on
 from simulator.records import requests
 from simulator.records.clients import Cluster, PartitionClient
+from storage.log_dir.partition_directories import scan_partition_directories
 from wire.errors import ErrorCode
 from wire.types import TopicId, TopicIdPartition
 
@@ -257,7 +258,7 @@ class Chores:
                 continue
             path = rng.choice(machine.config.log_dirs)
             code = rng.choice((errno.EIO, errno.EIO, errno.ENOSPC))
-            machine.vfs.failing = FailingDirectory(f"{path}/{self._topic}-", code)
+            machine.vfs.failing = FailingDirectory(path, self._topic, code)
             reach.later(decision, partial(_repair, reach, machine, machine.vfs))
             hit.append((machine, f"{errno.errorcode[code]} in {path}"))
 
@@ -266,15 +267,17 @@ class Chores:
 
 
 class FailingDirectory:
-    """Function for `MemoryVfs.failing`: writes, syncs and new files below a path fail.
+    """Function for `MemoryVfs.failing`: writes, syncs and new files of a topic's partitions fail.
 
     Args:
-        prefix: of the paths.
+        log_dir: the log directory.
+        topic: its name.
         code: errno.
     """
 
-    def __init__(self, prefix: str, code: int) -> None:
-        self._prefix = prefix
+    def __init__(self, log_dir: str, topic: str, code: int) -> None:
+        self.log_dir = log_dir
+        self._prefix = f"{log_dir}/{topic}-"
         self._code = code
         self.has_failed = False
 
@@ -288,19 +291,45 @@ class FailingDirectory:
         return self._code
 
 
-def has_failed_directory(vfs: MemoryVfs) -> bool:
-    """True if a log directory of a disk has refused a call, and is not repaired."""
+def failed_directory(vfs: MemoryVfs) -> str | None:
+    """The log directory of a disk that has refused a call and is not repaired; None without one."""
     failing = vfs.failing
-    return isinstance(failing, FailingDirectory) and failing.has_failed
+    if isinstance(failing, FailingDirectory) and failing.has_failed:
+        return failing.log_dir
+    return None
 
 
 def repair_directories(machine: Machine) -> None:
     """Put a failed directory right: what was written is on the disk, the process starts anew."""
     vfs = machine.vfs
-    if has_failed_directory(vfs):
-        machine.kill()
-        vfs.write_back()
+    failed = failed_directory(vfs)
     vfs.failing = None
+    if failed is not None:
+        machine.kill()
+        _delete_duplicates(vfs, failed, machine.config.log_dirs)
+        vfs.write_back()
+
+
+def _delete_duplicates(vfs: MemoryVfs, failed: str, log_dirs: Sequence[str]) -> None:
+    """Delete from a directory that had failed the replicas that were placed anew meanwhile.
+
+    An administrator has to: a broker does not start with two directories of a replica, as Kafka's.
+    """
+    others = {each for path in log_dirs if path != failed for each in _replicas(vfs, path)}
+    for replica in _replicas(vfs, failed):
+        if replica not in others:
+            continue
+        topic, partition, _ = replica
+        path = f"{failed}/{topic}-{partition}"
+        for name in vfs.list(path):
+            vfs.unlink(f"{path}/{name}")
+        vfs.remove_directory(path)
+
+
+def _replicas(vfs: MemoryVfs, log_dir: str) -> list[tuple[str, int, TopicId | None]]:
+    """The replicas in a log directory."""
+    found = scan_partition_directories(vfs, log_dir)
+    return [(each.topic, each.partition, each.topic_id) for each in found if not each.suffix]
 
 
 def _repair(reach: Reach, machine: Machine, vfs: MemoryVfs) -> None:

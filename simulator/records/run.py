@@ -101,10 +101,17 @@ def come_to_rest(world: RecordsWorld) -> None:
         raise Violation("liveness", why_unfinished(world))
     for consumer in world.consumers:
         consumer.is_stopped = True
-    world.run_until(
-        lambda: not any(each.is_waiting for each in world.consumers), end_us, ASKED_EVERY
-    )
+    if not world.run_until(lambda: _why_not_quiet(world) == "", end_us, ASKED_EVERY):
+        raise Violation("liveness", _why_not_quiet(world))
     world.record_checks.check_at_rest()
+
+
+def _why_not_quiet(world: RecordsWorld) -> str:
+    """Describe what is not done, or not any more; empty when nothing."""
+    waiting = [each.host for each in world.consumers if each.is_waiting]
+    if waiting:
+        return f"consumers {waiting} are not answered"
+    return why_not_at_rest(world, tuple(world.machines)) or _why_not_in_sync(world)
 
 
 def why_unfinished(world: RecordsWorld) -> str:

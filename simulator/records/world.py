@@ -22,7 +22,7 @@ from simulator.cluster.streams import Streams
 from simulator.cluster.world import Traced, World
 from simulator.faults.decision import Decision
 from simulator.records import requests
-from simulator.records.chores import Chores, has_failed_directory, repair_directories
+from simulator.records.chores import Chores, failed_directory, repair_directories
 from simulator.records.client_link import ClientLink
 from simulator.records.clients import Cluster, PartitionClient, Topic
 from simulator.records.consumers import RecordConsumer
@@ -190,7 +190,7 @@ class RecordsWorld(World):
 
     @override
     def process_ended(self, machine: Machine, reason: str, error: BaseException | None) -> None:
-        if ENDED_BY in reason and has_failed_directory(machine.vfs):
+        if ENDED_BY in reason and failed_directory(machine.vfs) is not None:
             self.record_marks("stopped_by_a_directory")
             error = None
         super().process_ended(machine, reason, error)

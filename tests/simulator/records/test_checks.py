@@ -102,6 +102,16 @@ def test_d3_replicas_that_differ(quiet):
     quiet.record_checks.compare_replicas()
 
 
+def test_d3_holds_of_what_is_not_deleted():
+    world = rested()
+    machine, checks = leader_of(world), world.record_checks
+    damage(follower_of(world), 40)
+    broken("D3", checks.compare_replicas)
+    first, *_ = stored_at(world, machine)
+    replica_of(world, machine).log.raise_log_start_to(first.end_offset)
+    checks.compare_replicas()
+
+
 def test_d3_replicas_that_lost_power_and_never_catch_up(quiet):
     undo = damage(follower_of(quiet), 40)
     promised(quiet).behind.add(follower_of(quiet).id)

@@ -1,0 +1,61 @@
+"""An administrator repairs a log directory: replicas that were placed anew go from it."""
+
+from dataclasses import dataclass, field
+
+from simulator.cluster.memory_vfs import MemoryVfs
+from simulator.records.chores import FailingDirectory, repair_directories
+from storage.log_dir.partition_directories import future_directory_name
+from storage.log_dir.partition_metadata import write_partition_metadata
+
+A, B = b"a" * 16, b"b" * 16
+COPY = future_directory_name("t", 4, bytes(16))
+
+
+@dataclass
+class Config:
+    log_dirs: tuple[str, ...] = ("/1", "/2")
+
+
+@dataclass
+class Node:
+    """A machine, as an administrator sees it."""
+
+    vfs: MemoryVfs
+    config: Config = field(default_factory=Config)
+    kills: int = 0
+
+    def kill(self) -> None:
+        self.kills += 1
+
+
+def node(*, has_failed: bool) -> Node:
+    """Replicas in two directories, the first of which fails: t-0 in both, t-1 of two topics."""
+    vfs = MemoryVfs()
+    for path, topic_id in (
+        ("/1/t-0", A), ("/2/t-0", A), ("/1/t-1", A), ("/2/t-1", B), ("/1/t-2", A),
+        ("/2/t-3", A), (f"/1/{COPY}", A), ("/2/t-4", A),
+    ):  # fmt: skip
+        vfs.make_directory(path)
+        write_partition_metadata(vfs, path, topic_id)
+    vfs.failing = FailingDirectory("/1", "t", 5)
+    if has_failed:
+        assert vfs.failing("write", "/1/t-0/log") == 5
+    return Node(vfs)
+
+
+def test_a_replica_that_is_in_another_directory_too_goes():
+    machine = node(has_failed=True)
+    repair_directories(machine)
+    assert machine.vfs.failing is None
+    assert machine.kills == 1
+    disk = machine.vfs
+    assert sorted(disk.list("/1")) == ["t-1", "t-2", COPY]
+    assert sorted(disk.list("/2")) == ["t-0", "t-1", "t-3", "t-4"]
+
+
+def test_a_directory_that_refused_nothing_is_left_alone():
+    machine = node(has_failed=False)
+    repair_directories(machine)
+    assert machine.vfs.failing is None
+    assert machine.kills == 0
+    assert "t-0" in machine.vfs.list("/1")
