@@ -173,14 +173,24 @@ class Chores:
         del decision
         key = rng.choice(tuple(CHANGES))
         value = rng.choice(CHANGES[key])
-        if value is not None and key.startswith("retention."):
-            self._starts.note_retention(bytes(topic_id), key, int(value))
+        kept = int(value) if value is not None and key.startswith("retention.") else None
+        if kept is not None:
+            self._starts.note_retention(bytes(topic_id), key, kept)
+            self._starts.ask_retention(key, kept)
+
+        def altered() -> None:
+            self._checks.hit("topic_altered")
+            now = self._image().topic_id_by_name.get(self._topic)
+            if kept is not None and now is not None:
+                self._starts.note_retention(bytes(now), key, kept)
+                self._starts.answer_retention(key, kept)
+
         self._ask(
             None,
             requests.INCREMENTAL_ALTER_CONFIGS,
             requests.alter_topic(self._topic, {key: value}),
             lambda response: response.responses[0].error_code is ErrorCode.none,
-            lambda: self._checks.hit("topic_altered"),
+            altered,
         )
         return f"{key}={value}"
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from copy import copy
 
 import msgspec
 
@@ -16,6 +17,8 @@ class LogStarts:
         self._asked: dict[Place, float] = {}
         """Highest offset below which records may be deleted."""
         self._kept: dict[bytes, _Kept] = {}
+        self._unanswered: list[tuple[str, int]] = []
+        """Configs that were asked for by the name of a topic, which may be another's meanwhile."""
         self.are_free = False
         """True: whoever drives the run deletes what he likes."""
 
@@ -24,14 +27,17 @@ class LogStarts:
         below = math.inf if offset < 0 else offset
         self._asked[place] = max(below, self._asked.get(place, 0))
 
+    def ask_retention(self, config: str, value: int) -> None:
+        """Note a config that is asked for: until the answer any topic may get it."""
+        self._unanswered.append((config, value))
+
+    def answer_retention(self, config: str, value: int) -> None:
+        """Note that a config is set; the topic that has it was noted."""
+        self._unanswered.remove((config, value))
+
     def note_retention(self, topic_id: bytes, config: str, value: int) -> None:
         """Note a config of a topic; the smallest value counts from then on."""
-        kept = self._kept.setdefault(topic_id, _Kept())
-        if config == "retention.bytes":
-            kept.size_bytes = min(kept.size_bytes, value)
-        else:
-            assert config == "retention.ms", config
-            kept.age_ms = min(kept.age_ms, value)
+        self._kept.setdefault(topic_id, _Kept()).lower(config, value)
 
     def reason(
         self,
@@ -53,8 +59,10 @@ class LogStarts:
         """
         if self.are_free or start <= self._asked.get(place, 0):
             return "asked"
-        kept = self._kept.get(place[0])
-        if kept is None:
+        kept = copy(self._kept.get(place[0], _Kept()))
+        for config, value in self._unanswered:
+            kept.lower(config, value)
+        if kept == _Kept():
             return ""
         if kept.size_bytes <= bytes_left:
             return "size"
@@ -67,3 +75,11 @@ class _Kept(msgspec.Struct):
 
     size_bytes: float = math.inf
     age_ms: float = math.inf
+
+    def lower(self, config: str, value: int) -> None:
+        """Lower the limit of a config, if it is above the value."""
+        if config == "retention.bytes":
+            self.size_bytes = min(self.size_bytes, value)
+        else:
+            assert config == "retention.ms", config
+            self.age_ms = min(self.age_ms, value)

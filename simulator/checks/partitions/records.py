@@ -227,7 +227,7 @@ class RecordChecks:
             if isr and of.weak == isr:
                 self.hit("isr_lost_power")
                 of.weak.clear()
-                of.behind.update(partition.replicas)  # also those that know of more
+                of.behind.update(self._machines)  # also who knows of more, be it by an old log
                 of.forget_below(math.inf)
                 of.since_us = self._now_us()
                 of.is_excused = True

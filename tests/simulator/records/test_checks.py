@@ -171,7 +171,7 @@ def test_the_only_one_in_sync_loses_power_and_all_others_know_more_than_it():
     checks, key = world.record_checks, key_of(world)
     image = world.ledger.image
     topic = image.topics[key[0]]
-    alone = replace(topic.partitions[0], isr=(NodeId(2),))
+    alone = replace(topic.partitions[0], isr=(NodeId(2),), replicas=(NodeId(2), NodeId(3)))
     topic = replace(topic, partitions=topic.partitions.set(0, alone))
     checks._image = lambda: replace(image, topics=image.topics.set(key[0], topic))
     checks.power_lost(2)
@@ -273,3 +273,17 @@ def test_reasons_of_a_log_start(asked, config, left, wall_ms, reason):
     if not reason:
         starts.are_free = True
         assert starts.reason(place, 5, times_ms, bytes_left=left, wall_ms=wall_ms) == "asked"
+
+
+def test_a_retention_that_is_asked_for_is_that_of_any_topic_until_its_answer():
+    starts = LogStarts()
+
+    def reason():
+        return starts.reason((b"new", 0), 5, {}, bytes_left=99, wall_ms=0)
+
+    starts.note_retention(b"old", "retention.bytes", 90)
+    assert reason() == ""
+    starts.ask_retention("retention.bytes", 90)
+    assert reason() == "size"
+    starts.answer_retention("retention.bytes", 90)
+    assert reason() == ""
