@@ -61,6 +61,7 @@ EXCEPTIONS: Final[dict[str, dict[str, str]]] = {
         "multiprocessing": PROCESSES, "concurrent": PROCESSES, "signal": STOPPED,
     },
     "simulator/cluster/world.py": {"hash": "of numbers, which is the same in every process"},
+    "simulator/records/world.py": {"hash": "of numbers, which is the same in every process"},
 }  # fmt: skip
 
 SETS: Final = frozenset({"set", "frozenset", "Set", "AbstractSet", "MutableSet"})

@@ -389,7 +389,9 @@ class World:
         assert machine.kernel is not None
         core = machine.kernel.core
         number, now_us = machine.id, self.scheduler.now_us
-        self._roles[number] = core.role
+        if self._roles[number] is not core.role:
+            self._roles[number] = core.role
+            self.nemesis.note_role_change()
         strange = self._voter_checks.broken(machine, core)
         if strange is not None:
             raise Violation("I15", f"node {number}: {strange}")

@@ -14,6 +14,13 @@ from simulator.faults.impact import Impact
 from simulator.faults.lost_messages import LostMessages
 
 
+class Roles(msgspec.Struct):
+    """Changes of roles, for faults that wait for one."""
+
+    changes: int = 0
+    """Number of times that a node was seen with another role than before."""
+
+
 class Reach(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Objects that a fault may touch, and the state kept between two faults of one run."""
 
@@ -34,6 +41,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Called with a machine that has an empty disk now."""
     is_over: Callable[[], bool]
     """True when all faults are over."""
+    roles: Roles
     carry_out: Callable[[Decision], Impact | None]
     """Carries out one more fault, as if it were in the plan."""
 

@@ -11,7 +11,7 @@ from simulator.cluster.scheduler import Scheduler
 from simulator.faults.decision import Decision
 from simulator.faults.disk_damage import DiskDamages
 from simulator.faults.disks import end_disk_faults, keep_disk_faults
-from simulator.faults.fault import CarryingOut, Reach
+from simulator.faults.fault import CarryingOut, Reach, Roles
 from simulator.faults.impact import Impact, impact_on
 from simulator.faults.lost_messages import LostMessages
 from simulator.faults.network import end_network_faults, watch_messages
@@ -39,6 +39,7 @@ class Nemesis:
         """Kind -> number of faults; `struck` counts those with an impact."""
         self.struck: dict[str, int] = {}
         self.is_over = False
+        self._roles = Roles()
         self._scheduler = scheduler
         self._network = network
         self._machines = machines
@@ -62,6 +63,7 @@ class Nemesis:
             restart=restart,
             on_wiped=self._wiped,
             is_over=lambda: self.is_over,
+            roles=self._roles,
             carry_out=self._carry_out,
         )
         kinds = {decision.kind for decision in plan}
@@ -106,6 +108,10 @@ class Nemesis:
                 elif other != number and way == "mute":
                     self._network.cut(number, other)
         return tuple(silent)
+
+    def note_role_change(self) -> None:
+        """Note that a node has another role than before."""
+        self._roles.changes += 1
 
     def _wiped(self, machine: Machine) -> None:
         self.on_wiped(machine)

@@ -196,10 +196,9 @@ def depose_leader(reach: Reach, decision: Decision, machines: list[Machine]) -> 
         return None
     reach.probes.hit("leader_cut_off")
     number = max(leading, key=epoch_of).id
-    links = [(a, b) for a, b in reach.links() if number in (a, b)]
-    if decision.amount % 3 == 0:  # only what it sends
-        links = [(a, b) for a, b in links if a == number]
-    how = "the leader, what it sends" if decision.amount % 3 == 0 else "the leader"
+    sends_only = decision.amount % 3 == 0
+    links = [(a, b) for a, b in reach.links() if a == number or (b == number and not sends_only)]
+    how = "the leader, what it sends" if sends_only else "the leader"
     impact = Impact(nodes=(number,), how=how, length_us=None)
     epoch = epoch_of(reach.machines[number])
     wants_leader = decision.amount % 2 == 1
@@ -212,18 +211,25 @@ def depose_leader(reach: Reach, decision: Decision, machines: list[Machine]) -> 
         for link in links:
             reach.network.heal(*link)
 
+    scheduler, end_us, seen = reach.scheduler, began_us + DEPOSED_WITHIN_US, -1
+
     def watch() -> None:
+        nonlocal seen
         if reach.is_over():
             return
-        now_us = reach.scheduler.now_us
+        now_us = scheduler.now_us
+        if reach.roles.changes == seen and now_us < end_us:  # nearly always
+            scheduler.later(now_us + WATCHED_EVERY_US, watch)
+            return
+        seen = reach.roles.changes
         is_time = has_newer_epoch(machines, epoch, by_leader=wants_leader)
         if is_time and wants_leader:
             heal()
             reach.carry_out(replace(decision, at_us=now_us, amount=decision.amount - 1))
-        elif is_time or now_us >= began_us + DEPOSED_WITHIN_US:
+        elif is_time or now_us >= end_us:
             reach.after(decision.amount * HEALED_EARLIEST_US, heal)
         else:
-            reach.scheduler.after(WATCHED_EVERY_US, watch)
+            scheduler.later(now_us + WATCHED_EVERY_US, watch)
 
     watch()
     return impact

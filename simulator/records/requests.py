@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -24,6 +25,7 @@ SET, DELETE = 0, 1
 TIMEOUT: Final = timedelta(seconds=2)
 FETCH_WAIT: Final = timedelta(milliseconds=300)
 FETCH_BYTES_MAX: Final = 600
+KEPT_FETCHES: Final = 256
 
 
 class Producer(NamedTuple):
@@ -145,6 +147,7 @@ def produce(topic_id: UUID, partition: int, records: bytes, acks: int) -> Any:
     return produce_request({topic_id: {partition: records}}, acks, TIMEOUT)
 
 
+@lru_cache(KEPT_FETCHES)
 def fetch(topic_id: UUID, partition: int, offset: int, leader_epoch: int, rack: str = "") -> Any:
     """Fetch of one partition, outside any session."""
     body = fetch_request(

@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from random import Random
 from typing import Any, Final, cast
 
@@ -214,15 +214,21 @@ class RecordsWorld(World):
         self._records_steps += 1
         if self.event_count >= self._busy_at:
             self._look_for_a_busy_loop()
-        kinds = ",".join(type(each).__name__ for each in (*taken, *effects))
-        step = f"{self.digest} {self.scheduler.now_us} {machine.id} {kinds}"
-        self.digest = zlib.crc32(step.encode())
+        kinds = [_number_of(type(each)) for each in taken]
+        kinds += [_number_of(type(each)) for each in effects]
+        step = (self.digest, self.scheduler.now_us, machine.id, len(taken), *kinds)
+        self.digest = hash(step) & 0xFFFFFFFF  # of numbers alone: the same in every process
         self.record_checks.after_step(machine)
         for effect in effects:
             if type(effect) is DirectoryFailed:
                 self.record_marks("directory_failed")
             elif type(effect) is Stopped and effect.clean:
                 self.record_marks("stopped_cleanly")
+
+
+@cache
+def _number_of(kind: type) -> int:
+    return zlib.crc32(kind.__name__.encode())
 
 
 def draw_kinds(rng: Random) -> list[ProducerKind]:

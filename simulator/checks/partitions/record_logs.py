@@ -1,6 +1,7 @@
 """Batches in the files of a partition, read from the disk behind the broker's back."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -15,6 +16,8 @@ from wire.batches.batch import iterate_batches
 from wire.types import TopicId
 
 OVERHEAD_BYTES: Final = 12
+KEPT_FILES: Final = 512
+KEPT_BATCHES: Final = 4_096
 
 
 class StoredBatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,28 +65,40 @@ def _stored_in(vfs: MemoryVfs, directory: str) -> list[StoredBatch]:
     return found
 
 
-def _batches(content: bytes) -> list[StoredBatch]:
-    return [
-        StoredBatch(
-            base_offset=batch.header.base_offset,
-            end_offset=batch.header.end_offset,
-            leader_epoch=batch.header.leader_epoch,
-            producer_id=batch.header.producer_id,
-            producer_epoch=batch.header.producer_epoch,
-            base_sequence=batch.header.base_sequence,
-            values=tuple(record.value or b"" for record in batch.records()),
-            content=bytes(batch.buffer),
-        )
-        for batch in iterate_batches(whole_batches(content))
-    ]
+@lru_cache(KEPT_FILES)
+def _batches(content: bytes) -> tuple[StoredBatch, ...]:
+    """Batches of a file; what bytes mean is the same at every look, on every node."""
+    return tuple(_batch(content[begin:end]) for begin, end in _places(content))
+
+
+@lru_cache(KEPT_BATCHES)
+def _batch(content: bytes) -> StoredBatch:
+    (batch,) = iterate_batches(content)
+    return StoredBatch(
+        base_offset=batch.header.base_offset,
+        end_offset=batch.header.end_offset,
+        leader_epoch=batch.header.leader_epoch,
+        producer_id=batch.header.producer_id,
+        producer_epoch=batch.header.producer_epoch,
+        base_sequence=batch.header.base_sequence,
+        values=tuple(record.value or b"" for record in batch.records()),
+        content=content,
+    )
 
 
 def whole_batches(content: bytes) -> bytes:
     """The bytes without a batch that is cut at the end."""
-    position = 0
-    while position + OVERHEAD_BYTES <= len(content):
-        length = int.from_bytes(content[position + 8 : position + OVERHEAD_BYTES], "big")
-        if length == 0 or position + OVERHEAD_BYTES + length > len(content):
-            break
-        position += OVERHEAD_BYTES + length
-    return content[:position]
+    ends = [end for _, end in _places(content)]
+    return content[: ends[-1]] if ends else b""
+
+
+def _places(content: bytes) -> Iterator[tuple[int, int]]:
+    """The begin and end of each whole batch."""
+    begin, size = 0, len(content)
+    while begin + OVERHEAD_BYTES <= size:
+        length = int.from_bytes(content[begin + 8 : begin + OVERHEAD_BYTES], "big")
+        end = begin + OVERHEAD_BYTES + length
+        if length == 0 or end > size:
+            return
+        yield begin, end
+        begin = end
