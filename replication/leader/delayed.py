@@ -11,6 +11,7 @@ apache/kafka: core/.../server/Delayed{Produce,DeleteRecords}.scala, Partition.sc
 (checkEnoughReplicasReachOffset)
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
@@ -96,7 +97,7 @@ def delete_records_result(
     return DeletedRecords(ErrorCode.none, low_watermark)
 
 
-class _Delayed(Generic[Request, Result]):
+class _Delayed(ABC, Generic[Request, Result]):
     """A request that waits until each of its partitions has a result."""
 
     __slots__ = ("_leader_of", "_pending", "request", "results")
@@ -114,13 +115,13 @@ class _Delayed(Generic[Request, Result]):
             else:
                 self.results[partition] = self._failed(each.code)
 
+    @abstractmethod
     def _result(self, required_offset: Offset, leader: Leader | ErrorCode) -> Result | None:
         """Result of a partition; None while the request must wait for it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _failed(self, code: ErrorCode) -> Result:
         """Result of a partition with an error."""
-        raise NotImplementedError
 
     @property
     def pending(self) -> Sequence[TopicIdPartition]:

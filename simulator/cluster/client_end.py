@@ -1,5 +1,6 @@
 """A client's end of a connection to a node: requests out, the bodies of responses in."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -8,7 +9,7 @@ from wire.connections.client_connection import ClientConnection
 from wire.errors import LocalProtocolError, RemoteProtocolError
 
 
-class ClientEnd:
+class ClientEnd(ABC):
     """One connection; what arrives on a closed one is dropped.
 
     Args:
@@ -53,9 +54,9 @@ class ClientEnd:
         for response in responses:
             self.answered(response.correlation_id, response.body)
 
+    @abstractmethod
     def answered(self, correlation_id: int, body: Any) -> None:
         """Take the response to a request."""
-        raise NotImplementedError
 
     def disconnect(self) -> None:
         """Close the connection, unless it is."""
