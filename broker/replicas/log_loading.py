@@ -18,13 +18,9 @@ from metadata.image import Image
 from storage.errors import CorruptFileError, FsyncError, OutOfSpaceError
 from storage.log_dir.partition_directories import (
     PartitionDirectory,
-    create_partition_directory,
-    record_bytes,
 )
 from storage.logs.log_manager import ERRORS, LoadTask, LogManager
 from storage.logs.recovery import RecoveryEvent, SegmentsDropped, TailCut
-from storage.vfs import base_name
-from wire.types import TopicId
 
 SCAN: Final = "scan"
 """Name of the work that looks for logs; nothing else uses the manager meanwhile."""
@@ -82,43 +78,28 @@ class LogLoading:
 
     def _scan(self, image: Image, wall_ms: int) -> None:
         for path in self._config.log_dirs:
-            nameless: list[tuple[PartitionDirectory, TopicId]] = []
             try:
                 self._scanned[path] = self._manager.load(
                     path,
-                    partial(self._is_stray, image, nameless),
+                    partial(self._is_stray, image),
                     wall_ms,
                     is_clean=path in self._clean_log_dirs,
                     guard=self._guards.get(path),
                 )
-                for found, topic_id in nameless:
-                    topic, number, name = found.topic, found.partition, base_name(found.path)
-                    create_partition_directory(self._vfs, path, topic, number, topic_id, name)
             except DIRECTORY_ERRORS as error:
                 self._errors[path] = error
 
-    def _is_stray(
-        self,
-        image: Image,
-        nameless: list[tuple[PartitionDirectory, TopicId]],
-        directory: PartitionDirectory,
-    ) -> bool:
-        """True for a directory of no replica here; one without topic id counts by its name.
+    def _is_stray(self, image: Image, directory: PartitionDirectory) -> bool:
+        """True for a directory of no replica here, or without topic id.
 
-        Without records too it was never a replica: the disk failed, or the process ended, before
-        the id was written (apache/kafka: LogManager.isStrayKraftReplica, which takes all of them).
+        A replica has its id before its first record: without it the disk failed, or the process
+        ended, before it was written (apache/kafka: LogManager.isStrayKraftReplica).
         """
         topic_id = directory.topic_id
-        if topic_id is None and record_bytes(self._vfs, directory.path):
-            topic_id = image.topic_id_by_name.get(directory.topic)
         if topic_id is None:
             return True
         partition = image.partition(topic_id, directory.partition)
-        if partition is None or self._config.node_id not in partition.replicas:
-            return True
-        if directory.topic_id is None:
-            nameless.append((directory, topic_id))
-        return False
+        return partition is None or self._config.node_id not in partition.replicas
 
     # -- on it ----------------------------------------------------------------------------------
 

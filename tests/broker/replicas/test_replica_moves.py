@@ -353,20 +353,10 @@ def test_a_stop_closes_copies_and_records_their_ends() -> None:
     assert (move.copy.end_offset, move.copy.log.flushed_end_offset) == (5, 5)
 
 
-def test_a_copy_without_topic_id_goes_on_if_it_has_records() -> None:
+def test_a_copy_without_topic_id_is_a_stray() -> None:
     host = begun()
     [name] = [name for name in host.vfs.list("/2") if name.endswith("-future")]
     host.vfs.unlink(f"/2/{name}/partition.metadata")
-    again = restarted(host)
-    assert again.vfs.exists(f"/2/{name}/partition.metadata")
-    assert not again.vfs.exists("/2/a-0")
-    assert again.local.moves.of(KEY) is not None
-
-
-def test_an_empty_copy_without_topic_id_is_a_stray() -> None:
-    host = Host(with_topics("a")).started()
-    name = f"a-0.{bytes(16).hex()}-future"
-    host.vfs.make_directory(f"/2/{name}")
     again = restarted(host)
     assert not again.vfs.exists(f"/2/{name}")
     assert again.local.moves.of(KEY) is None
