@@ -334,6 +334,7 @@ def _delete_duplicates(vfs: MemoryVfs, failed: str, log_dirs: Sequence[str]) -> 
         for name in vfs.list(path):
             vfs.unlink(f"{path}/{name}")
         vfs.remove_directory(path)
+    vfs.sync_directory(failed)
 
 
 def _replicas(vfs: MemoryVfs, log_dir: str) -> list[tuple[str, int, TopicId | None]]:

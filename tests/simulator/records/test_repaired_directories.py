@@ -37,6 +37,8 @@ def node(*, has_failed: bool) -> Node:
     ):  # fmt: skip
         vfs.make_directory(path)
         write_partition_metadata(vfs, path, topic_id)
+    for path in ("/", "/1", "/2"):
+        vfs.sync_directory(path)
     vfs.failing = FailingDirectory("/1", "t", 5)
     if has_failed:
         assert vfs.failing("write", "/1/t-0/log") == 5
@@ -48,7 +50,7 @@ def test_a_replica_that_is_in_another_directory_too_goes():
     repair_directories(machine)
     assert machine.vfs.failing is None
     assert machine.kills == 1
-    disk = machine.vfs
+    disk = machine.vfs.crash()
     assert sorted(disk.list("/1")) == ["t-1", "t-2", COPY]
     assert sorted(disk.list("/2")) == ["t-0", "t-1", "t-3", "t-4"]
 
