@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+from collections.abc import Callable
 from typing import Final
 
 from storage.errors import FsyncError, OutOfSpaceError
@@ -29,13 +30,22 @@ class _Descriptor:
 
 
 class OsFile:
-    """An open file of the operating system."""
+    """An open file of the operating system.
 
-    __slots__ = ("_descriptor", "_path")
+    Args:
+        path: of the file.
+        descriptor: of the open file.
+        written: told of each write.
+    """
 
-    def __init__(self, path: str, descriptor: _Descriptor) -> None:
+    __slots__ = ("_descriptor", "_path", "_written")
+
+    def __init__(
+        self, path: str, descriptor: _Descriptor, written: "Written | None" = None
+    ) -> None:
         self._path = path
         self._descriptor: _Descriptor | None = descriptor
+        self._written = written
 
     def pread(self, size: int, position: int) -> bytes:
         """At most `size` bytes from `position`; fewer only at the end of the file."""
@@ -66,6 +76,8 @@ class OsFile:
             if error.errno in _NO_SPACE:
                 raise OutOfSpaceError(self._path) from error
             raise
+        if self._written is not None:
+            self._written(self, position, len(data))
 
     def truncate(self, size: int) -> None:
         """Set the length."""
@@ -101,6 +113,10 @@ class OsFile:
         self._descriptor = None
 
 
+Written = Callable[[OsFile, int, int], None]
+"""Told of a write to a file: the file, position and size in bytes. It raises nothing."""
+
+
 class OsLock:
     """A held POSIX record lock, of the kind that a JVM takes."""
 
@@ -115,13 +131,20 @@ class OsLock:
 
 
 class OsVfs:
-    """The file system of the machine."""
+    """The file system of the machine.
+
+    Args:
+        opened: makes what is told of the writes to a file, for each that is opened.
+    """
+
+    def __init__(self, opened: Callable[[], Written] | None = None) -> None:
+        self._opened = opened
 
     def open(self, path: str, *, create: bool = False) -> VfsFile:
         """Open for reading and writing; `FileNotFoundError` unless `create`."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         try:
-            return OsFile(path, _Descriptor(os.open(path, flags, _FILE_MODE)))
+            descriptor = _Descriptor(os.open(path, flags, _FILE_MODE))
         except PermissionError:
             if create:
                 raise
@@ -130,6 +153,7 @@ class OsVfs:
             if error.errno in _NO_SPACE:
                 raise OutOfSpaceError(path) from error
             raise
+        return OsFile(path, descriptor, None if self._opened is None else self._opened())
 
     def read(self, path: str) -> bytes:
         """The whole content."""

@@ -34,7 +34,10 @@ class EpochCache:
 
     def __init__(self, entries: tuple[EpochEntry, ...] = ()) -> None:
         self._entries = list(entries)
-        self._is_changed = True  # since the file was written
+        self.version = 1
+        """Raised by each change."""
+        self._recorded_version = 0
+        """The version in the file."""
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
@@ -56,7 +59,7 @@ class EpochCache:
         while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
             entries.pop()
         entries.append(EpochEntry(epoch, start_offset))
-        self._is_changed = True
+        self.version += 1
         return True
 
     def end_offset_for(self, epoch: int, end_offset: int) -> tuple[int, int]:
@@ -81,8 +84,9 @@ class EpochCache:
         before = len(self._entries)
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
-        self._is_changed |= len(self._entries) != before
-        return len(self._entries) != before
+        is_changed = len(self._entries) != before
+        self.version += is_changed
+        return is_changed
 
     def truncate_from_start(self, start_offset: int) -> bool:
         """Drop epochs that end at or below the offset, start the one that spans it there.
@@ -94,17 +98,27 @@ class EpochCache:
         if below == 0 or (below == 1 and self._entries[0].start_offset == start_offset):
             return False
         self._entries[:below] = [EpochEntry(self._entries[below - 1].epoch, start_offset)]
-        self._is_changed = True
+        self.version += 1
         return True
 
     def clear(self) -> None:
         """Drop all epochs."""
         self._entries.clear()
-        self._is_changed = True
+        self.version += 1
 
-    def note_recorded(self) -> None:
-        """Take note that the file has these entries, durably."""
-        self._is_changed = False
+    @property
+    def is_changed(self) -> bool:
+        """True if the file has other entries."""
+        return self._recorded_version < self.version
+
+    def note_recorded(self, version: int) -> None:
+        """Take note that the file has the entries of a version, durably."""
+        assert self._recorded_version <= version <= self.version, f"{version=} {self.version=}"
+        self._recorded_version = version
+
+    def write(self, vfs: Vfs, directory: str) -> "EpochsWrite":
+        """The write of these entries to the file."""
+        return EpochsWrite(self, vfs, directory)
 
     def record(self, vfs: Vfs, directory: str) -> bool:
         """Write the file if the entries changed since, and then return True; durable.
@@ -112,10 +126,11 @@ class EpochCache:
         Raises:
             OutOfSpaceError: the file is as before.
         """
-        if not self._is_changed:
+        if not self.is_changed:
             return False
-        write_file_atomically(vfs, join(directory, EPOCH_CHECKPOINT_NAME), self.encode())
-        self._is_changed = False
+        write = self.write(vfs, directory)
+        write.run()
+        write.done()
         return True
 
     def encode(self) -> bytes:
@@ -124,6 +139,29 @@ class EpochCache:
             assert older.epoch < newer.epoch, f"{older=} {newer=}"
             assert older.start_offset < newer.start_offset, f"{older=} {newer=}"
         return encode_lines([f"{entry.epoch} {entry.start_offset}" for entry in self._entries])
+
+
+class EpochsWrite:
+    """A write of the entries of one instant; of one directory they run in the order of making."""
+
+    def __init__(self, cache: EpochCache, vfs: Vfs, directory: str) -> None:
+        self._cache = cache
+        self._vfs = vfs
+        self._path = join(directory, EPOCH_CHECKPOINT_NAME)
+        self._content = cache.encode()
+        self._version = cache.version
+
+    def run(self) -> None:
+        """Make them durable; any thread.
+
+        Raises:
+            OutOfSpaceError: the file is as before.
+        """
+        write_file_atomically(self._vfs, self._path, self._content)
+
+    def done(self) -> None:
+        """Take in that it has run; the entries may be others by now."""
+        self._cache.note_recorded(self._version)
 
 
 def decode_epochs(content: bytes, path: str) -> EpochCache:

@@ -55,6 +55,11 @@ class RecoveryPoints:
                 self._offsets[key] = before
                 raise
 
+    def take(self, key: TopicAndPartition, end_offset: int) -> None:
+        """Set it for the record that follows; one is lower if its log was damaged at the start."""
+        assert end_offset >= 0, f"{end_offset=}"
+        self._offsets[key] = end_offset
+
     def forget(self, key: TopicAndPartition) -> None:
         """Leave out a log that is gone; recorded with the next record."""
         self._offsets.pop(key, None)

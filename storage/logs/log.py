@@ -41,7 +41,7 @@ class Log:
         self._maker = maker
         self._flushing = Flushing(vfs, recovery_point, config.recovery_point_bytes)
         self._segments = loaded.segments
-        self._epochs = loaded.epochs
+        self.epoch_cache = loaded.epochs
         self._open = OpenSegments(config.open_segments_max)
         self.directory = directory
         self.end_offset = loaded.end_offset
@@ -89,7 +89,7 @@ class Log:
         loaded = load_log(maker, flushed, log_start_offset, is_clean=is_clean)
         log = cls(maker, recovery_point, loaded)
         log.log_start_offset = max(log.log_start_offset, min(log_start_offset, log.end_offset))
-        log._epochs.truncate_from_start(log.log_start_offset)
+        log.epoch_cache.truncate_from_start(log.log_start_offset)
         if not config.syncs_at_open:
             log._flushing.flushed_end_offset = loaded.flushed_end_offset
             return log
@@ -114,7 +114,7 @@ class Log:
     @property
     def epoch_entries(self) -> tuple[EpochEntry, ...]:
         """The leader epochs and their first offsets, oldest first."""
-        return self._epochs.entries
+        return self.epoch_cache.entries
 
     @property
     def size_bytes(self) -> int:
@@ -130,7 +130,7 @@ class Log:
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the largest epoch not above `epoch`; (-1, -1) if unknown."""
-        return self._epochs.end_offset_for(epoch, self.end_offset)
+        return self.epoch_cache.end_offset_for(epoch, self.end_offset)
 
     # -- append ---------------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ class Log:
             self.roll(max(self.end_offset, frames[0].base_offset), wall_ms)
         assert frames[0].base_offset >= self.end_offset, f"{frames[0]=} {self.end_offset=}"
         segment = self._segments[-1]
-        segment.append(data, frames)
+        segment.append(data, frames, wall_ms)
         self._flushing.wrote(segment.path, segment.file, len(data))
         self.end_offset = frames[-1].last_offset + 1
         new_epochs: list[EpochEntry] = []
@@ -204,7 +204,7 @@ class Log:
     def assign_epoch(self, epoch: int, start_offset: int) -> bool:
         """Note that an epoch begins at an offset; True if the epochs are others by that."""
         self.last_epoch = max(epoch, self.last_epoch)
-        return self._epochs.assign(epoch, start_offset)
+        return self.epoch_cache.assign(epoch, start_offset)
 
     def _must_roll(self, added_bytes: int, frames: list[BatchFrame], wall_ms: int) -> bool:
         newest_ms = max([frame.max_timestamp_ms for frame in frames])
@@ -314,13 +314,11 @@ class Log:
         """
         assert end_offset >= 0
         if end_offset >= self.end_offset:
-            if self._epochs.truncate_from_end(self.end_offset):  # one that has no record
+            if self.epoch_cache.truncate_from_end(self.end_offset):  # one that has no record
                 self._take_last_epoch()
             return self.end_offset
-        number, start_offset = (
-            floor_index(self._segments, end_offset),
-            min(end_offset, self.log_start_offset),
-        )
+        number = floor_index(self._segments, end_offset)
+        start_offset = min(end_offset, self.log_start_offset)
         segment = self._segments[number]
         position = segment.find(end_offset)
         if position < segment.size_bytes:
@@ -352,7 +350,7 @@ class Log:
         self._segments = [self._create_segment(offset, wall_ms)]
         self._vfs.sync_directory(self.directory)
         self.log_start_offset = offset
-        self._epochs.clear()
+        self.epoch_cache.clear()
         self._set_end(offset)
         self._flushing.flushed_end_offset = offset
 
@@ -375,18 +373,18 @@ class Log:
     def _set_end(self, end_offset: int) -> None:
         self.end_offset = end_offset
         self._flushing.truncated_to(end_offset)
-        self._epochs.truncate_from_end(end_offset)
+        self.epoch_cache.truncate_from_end(end_offset)
         self._take_last_epoch()
 
     def _take_last_epoch(self) -> None:
-        last_epoch = self._epochs.last_epoch
+        last_epoch = self.epoch_cache.last_epoch
         self.last_epoch = -1 if last_epoch is None else last_epoch
 
     def raise_log_start_only_to(self, offset: int) -> None:
         """Raise the log start to the offset; segments below it stay until `release_first`."""
         assert self.log_start_offset <= offset <= self.end_offset, f"{offset=}"
         self.log_start_offset = offset
-        self._epochs.truncate_from_start(offset)
+        self.epoch_cache.truncate_from_start(offset)
 
     def release_first(self, count: int) -> tuple[str, ...]:
         """Rename the files of the first segments `.deleted`, and return the new paths.
@@ -425,7 +423,7 @@ class Log:
         """Advance the flushed end to that of a plan that has run, and record it periodically."""
         is_due = self._flushing.done(plan)
         assert self.flushed_end_offset <= self.end_offset, f"{self.flushed_end_offset=}"
-        if is_due:
+        if is_due and self.config.records_alone:
             self._record_flushed_end()
 
     def flush(self) -> None:
@@ -458,7 +456,7 @@ class Log:
 
     def record_epochs(self) -> bool:
         """Make the leader epochs durable, if they changed; OutOfSpaceError leaves their file."""
-        return self._epochs.record(self._vfs, self.directory)
+        return self.epoch_cache.record(self._vfs, self.directory)
 
     def _record_flushed_end(self) -> None:
         """Write the checkpoints; on a full disk the older ones remain until a later flush."""

@@ -20,6 +20,7 @@ from storage.errors import OutOfSpaceError
 from storage.log_dir.partition_directories import partition_directory_name
 from storage.logs.log import Log, LogConfig
 from storage.logs.log_validator import AppendRules
+from storage.logs.offsets_record import OffsetsRecord
 from storage.logs.retention import RetentionRules
 from storage.logs.unified_log import UnifiedLog
 from storage.producers.producer_state import ProducerStates
@@ -37,6 +38,7 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
         contiguous=False,
         reads_old_formats=True,
         syncs_at_open=False,
+        records_alone=False,
         grows_index_files=True,
         cuts_flushed_damage=True,
         batch_bytes_max=(1 << 31) - 1,  # its leader has judged it
@@ -86,6 +88,8 @@ class LogDirectory:
         self.recovery_points = RecoveryPoints(OffsetCheckpoint(vfs, path, guard=guard))
         self._log_starts = OffsetCheckpoint(vfs, path, LOG_START_NAME)
         self._high_watermarks = OffsetCheckpoint(vfs, path, HIGH_WATERMARK_NAME)
+        self._records: dict[str, OffsetsRecord] = {}
+        """The last that was begun, by file."""
         self.logs: dict[TopicAndPartition, UnifiedLog] = {}
         self.futures: dict[TopicAndPartition, UnifiedLog] = {}
         """The logs of replicas that move here; work in lanes changes them."""
@@ -207,9 +211,14 @@ class LogDirectory:
 
     def forget_future(self, key: TopicAndPartition) -> UnifiedLog:
         """As `forget`, of a replica that was to move here."""
-        self.recovery_points.forget(key)
+        self._leave_out(key)
         del self._future_ends[key]
         return self.futures.pop(key)
+
+    def _leave_out(self, key: TopicAndPartition) -> None:
+        self.recovery_points.forget(key)
+        for record in self._records.values():
+            record.forget(key)
 
     def sync(self) -> None:
         """Make the names in the directory durable; any thread."""
@@ -217,7 +226,7 @@ class LogDirectory:
 
     def forget(self, key: TopicAndPartition) -> UnifiedLog:
         """Take a log out of the directory; its offsets go with the next records."""
-        self.recovery_points.forget(key)
+        self._leave_out(key)
         return self.logs.pop(key)
 
     def close(self) -> None:
@@ -248,40 +257,64 @@ class LogDirectory:
         Raises:
             OutOfSpaceError: the record is as before. So for the others.
         """
-        self.recovery_points_record()()
+        for log in self.logs.values():
+            log.log.record_epochs()
+        _at_once(self.recovery_points_record())
 
     def record_log_starts(self) -> None:
         """Record the log starts that no segment begins at, as Kafka does; durable."""
-        self.log_starts_record()()
+        _at_once(self.log_starts_record())
 
     def record_high_watermarks(self) -> None:
         """Record the high watermark of every log; durable."""
-        self.high_watermarks_record()()
+        _at_once(self.high_watermarks_record())
 
-    def recovery_points_record(self) -> Callable[[], None]:
-        """Take what `record_recovery_points` records; the record, for any thread."""
-        for key, log in self.logs.items():
-            log.log.record_epochs()
+    def recovery_points_record(self) -> OffsetsRecord:
+        """The record of the flushed ends, taken some logs at a time.
+
+        A start takes the epochs below a recovery point from their file: that of a log whose epochs
+        are not recorded stays as it is.
+        """
+        return OffsetsRecord(
+            self.logs, self._take_recovery_point, {}, lambda _: self.recovery_points.record()
+        )
+
+    def _take_recovery_point(self, key: TopicAndPartition) -> None:
+        log = self.logs.get(key)
+        if log is not None and not log.log.epoch_cache.is_changed:
             assert log.log.flushed_end_offset <= log.end_offset, f"INV-RP-1 {key=}"
-            self.recovery_points.set(key, log.log.flushed_end_offset)
-        return self.recovery_points.record
+            self.recovery_points.take(key, log.log.flushed_end_offset)
 
-    def log_starts_record(self) -> Callable[[], None]:
-        """As `recovery_points_record`, of the log starts."""
-        starts = {key: log.log_start_offset for key, log in self.logs.items() if _is_inside(log)}
-        for key, (start, _) in self._future_ends.items():
-            if start is not None:
-                starts[key] = start
-        taken = {**self._of_opening(self._log_starts), **starts}
-        return lambda: self._log_starts.replace(taken)
+    def log_starts_record(self) -> OffsetsRecord:
+        """As `record_log_starts`, taken some logs at a time."""
+        return self._record(self._log_starts, self._log_start_to_record)
 
-    def high_watermarks_record(self) -> Callable[[], None]:
-        """As `recovery_points_record`, of the high watermarks."""
-        ends = {key: log.high_watermark for key, log in self.logs.items()}
-        ends |= {key: end for key, (_, end) in self._future_ends.items()}
-        assert all(ends[key] <= log.end_offset for key, log in self.logs.items()), "INV-UL-1"
-        taken = {**self._of_opening(self._high_watermarks), **ends}
-        return lambda: self._high_watermarks.replace(taken)
+    def high_watermarks_record(self) -> OffsetsRecord:
+        """As `record_high_watermarks`, taken some logs at a time."""
+        return self._record(self._high_watermarks, self._high_watermark_to_record)
+
+    def _record(
+        self, checkpoint: OffsetCheckpoint, offset_of: Callable[[TopicAndPartition], int | None]
+    ) -> OffsetsRecord:
+        keys, opening = (*self.logs, *self.futures), self._of_opening(checkpoint)
+        record = OffsetsRecord(keys, offset_of, opening, checkpoint.replace)
+        self._records[checkpoint.path] = record
+        return record
+
+    def _log_start_to_record(self, key: TopicAndPartition) -> int | None:
+        log = self.logs.get(key)
+        if log is not None:
+            return log.log_start_offset if _is_inside(log) else None
+        ends = self._future_ends.get(key)
+        return None if ends is None else ends[0]
+
+    def _high_watermark_to_record(self, key: TopicAndPartition) -> int | None:
+        log = self.logs.get(key)
+        if log is not None:
+            assert log.high_watermark <= log.end_offset, f"INV-UL-1 {key=}"
+            return log.high_watermark
+        ends = self._future_ends.get(key)
+        return None if ends is None else ends[1]
 
     def _of_opening(self, checkpoint: OffsetCheckpoint) -> dict[TopicAndPartition, int]:
         recorded = checkpoint.offsets
@@ -291,3 +324,8 @@ class LogDirectory:
 def _is_inside(log: UnifiedLog) -> bool:
     """True if the log starts inside its first segment."""
     return log.log_start_offset > log.log.segments[0].base_offset
+
+
+def _at_once(record: OffsetsRecord) -> None:
+    record.take(record.left_count)
+    record.run()

@@ -54,6 +54,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     reads_old_formats: bool = False  # messages of magic 0 and 1 may be in it
     syncs_at_open: bool = True  # what is not recorded as flushed is written again and synced
     grows_index_files: bool = False  # they are written with the segment, not only at its roll
+    records_alone: bool = True  # else epochs and flushed end are recorded with those of other logs
     cuts_flushed_damage: bool = False  # also below the recovery point: another replica has it
 
     def __post_init__(self) -> None:
@@ -191,7 +192,7 @@ class _Loader:
             return self._loaded([], log_start_offset, -1, log_start_offset)
         verified = self._read_epochs()
         if verified and is_clean:
-            self._epochs.note_recorded()
+            self._epochs.note_recorded(self._epochs.version)
             end_offset = segments[-1].indexes.end_offset
             self._epochs.truncate_from_end(end_offset)
             loaded = self._loaded(segments, end_offset, self._last_epoch, end_offset)

@@ -9,6 +9,7 @@ apache/kafka: core/.../log/LogManager.scala
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import chain
 from typing import Final
 
 from storage.checkpoints.recovery_points import TopicAndPartition
@@ -29,7 +30,6 @@ from storage.logs.log_tasks import (
     DeleteTask,
     DueFile,
     DuplicateLogError,
-    Loading,
     LoadTask,
     remove,
 )
@@ -84,8 +84,6 @@ class LogManager:
         """Targets of replicas that move."""
         self._settling: set[TopicAndPartition] = set()
         """Logs whose directories still have the name of a moving replica."""
-        self._totals: dict[str, int] = {}
-        """Number of logs found at start, by log directory."""
         self._due: list[DueFile] = []
         """A heap."""
 
@@ -140,7 +138,6 @@ class LogManager:
         directory.forget_all_but({(each.topic, each.partition) for each in live})
         tasks = [self._found(directory, each, wall_ms) for each in live]
         self.directories[path] = directory
-        self._totals[path] = len(tasks)
         return tasks
 
     def _refuse_second(self, found: PartitionDirectory, path: str) -> None:
@@ -196,14 +193,6 @@ class LogManager:
         task.directory.opened(task.key, task.log, task.wall_ms, is_future=task.is_future)
         self._apply_settings(task.log, task.key[0])  # they may have changed since it was handed out
         return task.log
-
-    def loading(self) -> list[Loading]:
-        """The progress of each log directory."""
-        return [
-            Loading(path, each.is_clean, max(0, total - len(each.opening)), total)
-            for path, each in self.directories.items()
-            for total in (self._totals[path],)
-        ]
 
     @property
     def is_loaded(self) -> bool:
@@ -392,20 +381,19 @@ class LogManager:
 
     def keys(self) -> Iterator[TopicAndPartition]:
         """The partitions whose logs are open."""
-        for directory in self.directories.values():
-            yield from directory.logs
+        return chain.from_iterable(each.logs for each in self.directories.values())
 
     @property
     def next_removal_ms(self) -> int | None:
         """Wall clock at which the next file or directory is removable; None without any."""
         return self._due[0].due_ms if self._due else None
 
-    def removable(self, wall_ms: int) -> list[DueFile]:
+    def removable(self, wall_ms: int, count_max: int = SEGMENTS_MAX) -> list[DueFile]:
         """Files and directories deleted `file.delete.delay.ms` ago or longer; handed out once."""
+        assert count_max > 0, f"{count_max=}"
         found: list[DueFile] = []
-        while self._due and self._due[0].due_ms <= wall_ms:
+        while len(found) < count_max and self._due and self._due[0].due_ms <= wall_ms:
             found.append(heapq.heappop(self._due))
-        assert all(each.due_ms > wall_ms for each in self._due), "the earliest is on top"
         return found
 
     def flush_after_append(self, topic: str, partition: int) -> FlushPlan | None:
@@ -427,17 +415,14 @@ class LogManager:
         unflushed = log.end_offset - log.log.flushed_end_offset
         return 0 < unflushed >= self._settings_of(topic).flush_messages
 
-    def flushes_due(self, wall_ms: int) -> list[tuple[TopicAndPartition, FlushPlan]]:
-        """The flushes that `flush.ms` asks for."""
-        due: list[tuple[TopicAndPartition, FlushPlan]] = []
-        for key in self.keys():
-            log = self.get(*key)
-            assert log is not None, f"{key=}"
-            is_late = wall_ms - log.last_flush_ms >= self._settings_of(key[0]).flush_ms
-            is_behind = log.log.flushed_end_offset < log.end_offset
-            if is_late and is_behind and key not in self._settling:
-                due.append((key, log.flush_plan()))
-        return due
+    def flush_if_old(self, topic: str, partition: int, wall_ms: int) -> FlushPlan | None:
+        """The flush of a log that `flush.ms` asks for; None if it asks for none."""
+        key, log = (topic, partition), self.get(topic, partition)
+        if log is None or key in self._settling:
+            return None
+        is_late = wall_ms - log.last_flush_ms >= self._settings_of(topic).flush_ms
+        is_behind = log.log.flushed_end_offset < log.end_offset
+        return log.flush_plan() if is_late and is_behind else None
 
     def flushed(self, key: TopicAndPartition, plan: FlushPlan, wall_ms: int) -> None:
         """Take in a flush that has run; nothing if the log is gone."""

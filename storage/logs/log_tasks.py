@@ -96,15 +96,6 @@ class DuplicateLogError(Exception):
         )
 
 
-class Loading(msgspec.Struct, frozen=True):
-    """The progress of a log directory at start."""
-
-    path: str
-    is_clean: bool
-    done: int
-    total: int
-
-
 class DueFile(msgspec.Struct, frozen=True, order=True):
     """A deleted segment's file, or the directory of a deleted partition, and when it goes."""
 

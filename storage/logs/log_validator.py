@@ -68,6 +68,8 @@ class AppendRules(msgspec.Struct, frozen=True, kw_only=True):
     """`message.timestamp.after.max.ms`; inclusive."""
     codec: Codec | None = None
     """`compression.type`; None for `producer`, the codec of the batch."""
+    level: int | None = None
+    """`compression.*.level` of that codec; None for its default."""
     is_compacted: bool = False
     """True if every record needs a key."""
     validates_records: bool = False
@@ -189,7 +191,9 @@ def validated(batch: Batch, rules: AppendRules, partition: str, wall_ms: int) ->
     if is_append_time:
         max_timestamp_ms = wall_ms
     if records is not None and codec is not _codec_of(header):
-        return _encoded_again(header, records, codec, rules.timestamp_type, max_timestamp_ms)
+        again = _encoded_again(header, records, codec, rules, max_timestamp_ms)
+        _check_size_again(again.header.size_bytes, partition, rules.batch_bytes_max)
+        return again
     return _with_timestamp(batch, rules.timestamp_type, max_timestamp_ms)
 
 
@@ -313,6 +317,13 @@ def _rejected(code: ErrorCode, errors: list[RecordError]) -> RejectedError:
     return RejectedError(code, message, tuple(errors), message)
 
 
+def _check_size_again(size_bytes: int, partition: str, batch_bytes_max: int) -> None:
+    if size_bytes > batch_bytes_max:
+        text = f"Message batch size is {size_bytes} bytes in append to partition {partition} which"
+        text = f"{text} exceeds the maximum configured size of {batch_bytes_max}."
+        raise RejectedError(ErrorCode.message_too_large, text)
+
+
 def _java_long(number: int) -> int:
     """The number as a Java long, which wraps."""
     return int.from_bytes((number % (1 << 64)).to_bytes(8, "big"), "big", signed=True)
@@ -337,7 +348,7 @@ def _encoded_again(
     header: BatchHeader,
     records: list[RecordView],
     codec: Codec,
-    kind: TimestampType,
+    rules: AppendRules,
     max_timestamp_ms: int,
 ) -> Batch:
     attributes = header.attributes & ~(0x07 | LOG_APPEND_TIME_BIT) | codec
@@ -346,7 +357,7 @@ def _encoded_again(
         msgspec.structs.replace(record, offset=Offset(header.base_offset + number))
         for number, record in enumerate(records)
     ]
-    data = bytearray(encode_records(create_time, numbered))
+    data = bytearray(encode_records(create_time, numbered, rules.level))
     buffer = memoryview(data)
     again = Batch(parse_batch_header(buffer), buffer, 0)
-    return _with_timestamp(again, kind, max_timestamp_ms)
+    return _with_timestamp(again, rules.timestamp_type, max_timestamp_ms)

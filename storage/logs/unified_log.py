@@ -147,7 +147,7 @@ class UnifiedLog:
             text = f"Message batch size is {header.size_bytes} bytes in append to partition"
             text = f"{text} {self._partition}, which exceeds the maximum configured segment size"
             text = f"{text} of {log.config.segment_bytes}."
-            raise RejectedError(ErrorCode.record_list_too_large, text, message=text)
+            raise RejectedError(ErrorCode.record_list_too_large, text)
         batch = Batch(header, batch.buffer, batch.position)
         appends: list[ProducerAppend] = []
         completed: list[CompletedTransaction] = []
@@ -397,7 +397,7 @@ class UnifiedLog:
     ) -> tuple[str, ...]:
         """Delete the first segments that the rules ask for; the paths of their renamed files.
 
-        A segment without timestamps is as old as the time when it was created or opened.
+        A segment without timestamps is as old as its last append, or as its opening before one.
         """
         log = self._log
         segments = log.segments

@@ -98,7 +98,7 @@ class Segment:
         self._grows_index_files = grows_index_files
         self._entries_written: tuple[int, int] | None = None
         """Entries of both index files; None if their content is unknown."""
-        self._created_ms = created_ms
+        self._created_ms = self._modified_ms = created_ms
         self._jitter_ms = jitter_ms
         self._recent: dict[int, int] = {}
         self.base_offset = base_offset
@@ -142,9 +142,9 @@ class Segment:
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """Of its records; without one the wall clock when it was created or opened."""
+        """Of its records; without one the wall clock of the last append, or of the opening."""
         largest_ms = self.indexes.max_timestamp_ms
-        return largest_ms if largest_ms >= 0 else self._created_ms
+        return largest_ms if largest_ms >= 0 else self._modified_ms
 
     @property
     def known_largest_timestamp_ms(self) -> int | None:
@@ -177,12 +177,13 @@ class Segment:
                 for path in self.index_paths:
                     self._vfs.open(path, create=True).close()
 
-    def append(self, data: bytes | memoryview, frames: list[BatchFrame]) -> None:
+    def append(self, data: bytes | memoryview, frames: list[BatchFrame], wall_ms: int) -> None:
         """Write whole batches at the end; on any error the file is as before.
 
         Args:
             data: the batches.
             frames: those of `data`; their positions may refer to a larger buffer.
+            wall_ms: wall clock.
         """
         assert frames
         assert frames[0].base_offset >= self.base_offset, f"{frames[0]=} {self.base_offset=}"
@@ -204,7 +205,7 @@ class Segment:
             recent[frame.base_offset] = position
             position += size_bytes
         assert position == start + len(data)
-        self.size_bytes = position
+        self.size_bytes, self._modified_ms = position, wall_ms
         if self._grows_index_files:
             written = self._entries_written or (0, 0)
             if len(indexes.offsets) - written[0] >= _ENTRIES_BEHIND:

@@ -14,6 +14,7 @@ from tests.fuzz import (
     peer_target,
     record_targets,
     run_file_targets,
+    stream_targets,
     text_targets,
     wire_targets,
 )
@@ -26,7 +27,7 @@ def all_targets() -> dict[str, Target]:
     modules = (
         wire_targets, batch_targets, file_targets, run_file_targets, text_targets, kernel_target,
         peer_target, command_targets, dump_target, past_targets, record_targets,
-        broker_target, partition_target,
+        broker_target, partition_target, stream_targets,
     )  # fmt: skip
     found = [target for module in modules for target in module.targets()]
     assert len({target.name for target in found}) == len(found)

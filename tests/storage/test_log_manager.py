@@ -104,7 +104,7 @@ def test_the_recorded_offsets_of_a_deleted_log_go_with_it() -> None:
     directory.record_log_starts()
     assert recorded(broker, LOG_START) == {("b", 0): 1}
     assert list(recorded(broker)) == [("b", 0)]
-    assert broker.manager.flushes_due(NOW) == []
+    assert broker.manager.flush_if_old("a", 0, NOW + DAY_MS) is None
 
 
 def open_files(folder: Path) -> list[str]:
@@ -239,16 +239,17 @@ def test_flushes_by_time() -> None:
     broker = Broker()
     log = broker.create()
     fill(log, 1)
-    assert broker.manager.flushes_due(NOW + DAY_MS) == []
+    assert broker.manager.flush_if_old("a", 0, NOW + DAY_MS) is None
     broker.set("a", flush_ms=100)
-    assert broker.manager.flushes_due(NOW + 99) == []
-    ((key, plan),) = broker.manager.flushes_due(NOW + 100)
+    assert broker.manager.flush_if_old("a", 0, NOW + 99) is None
+    plan = broker.manager.flush_if_old("a", 0, NOW + 100)
+    assert plan is not None
     plan.run()
-    broker.manager.flushed(key, plan, NOW + 100)
-    assert broker.manager.flushes_due(NOW + 300) == [], "nothing to flush"
+    broker.manager.flushed(("a", 0), plan, NOW + 100)
+    assert broker.manager.flush_if_old("a", 0, NOW + 300) is None, "nothing to flush"
     fill(log, 1)
-    assert broker.manager.flushes_due(NOW + 199) == []
-    assert len(broker.manager.flushes_due(NOW + 200)) == 1
+    assert broker.manager.flush_if_old("a", 0, NOW + 199) is None
+    assert broker.manager.flush_if_old("a", 0, NOW + 200) is not None
 
 
 def test_settings_that_change_hold_for_open_logs_and_those_being_opened() -> None:
@@ -310,6 +311,41 @@ def test_a_recovery_point_that_stays_writes_nothing() -> None:
     assert OffsetCheckpoint(vfs, "/d").get("a", 0) == 4
 
 
+def test_a_log_that_settles_is_not_flushed_for_its_age() -> None:
+    broker = Broker()
+    fill(broker.create(), 1)
+    broker.set("a", flush_ms=1)
+    assert broker.manager.flush_if_old("a", 0, NOW + 9) is not None
+    fill(broker.log(), 1)
+    broker.manager._settling.add(("a", 0))
+    assert broker.manager.flush_if_old("a", 0, NOW + 9) is None
+
+
+def test_a_recovery_point_that_is_taken_goes_with_the_next_record() -> None:
+    vfs = MemoryVfs()
+    vfs.make_directory("/d")
+    points = RecoveryPoints(OffsetCheckpoint(vfs, "/d"))
+    points.set(("a", 0), 5)
+    points.take(("a", 0), 4)
+    assert points.get(("a", 0)) == 4
+    assert not vfs.exists("/d/recovery-point-offset-checkpoint")
+    points.record()
+    assert OffsetCheckpoint(vfs, "/d").get("a", 0) == 4
+
+
+def test_a_flush_behind_a_roll_records_nothing_by_itself() -> None:
+    broker = Broker()
+    log = broker.create()
+    fill(log, 1)
+    log.log.roll(1, NOW)
+    plan = log.flush_plan()
+    plan.run()
+    broker.manager.flushed(("a", 0), plan, NOW)
+    assert log.log.flushed_end_offset == 1
+    assert recorded(broker) == {}
+    assert log.log.epoch_cache.is_changed
+
+
 def test_what_is_removed_next_when_another_directory_failed() -> None:
     broker = Broker(None, "/d", "/e")
     for delay_ms, path in ((1, "/d"), (9, "/e"), (2, "/e")):
@@ -318,7 +354,10 @@ def test_what_is_removed_next_when_another_directory_failed() -> None:
         broker.delete("a", 0, NOW)
     broker.manager.fail("/d")
     assert [each.due_ms - NOW for each in broker.manager.removable(NOW + 2)] == [2]
-    assert [each.due_ms - NOW for each in broker.manager.removable(NOW + 9)] == [9]
+    broker.create(path="/e")
+    broker.delete("a", 0, NOW)
+    removed = [broker.manager.removable(NOW + 9, 1) for _ in range(3)]
+    assert [[each.due_ms - NOW for each in some] for some in removed] == [[2], [9], []]
 
 
 # ---- end ---------------------------------------------------------------------------------------

@@ -53,23 +53,6 @@ def test_a_log_is_not_there_before_it_is_opened() -> None:
     assert broker.manager.get("a", 0) is log
 
 
-def test_the_progress_of_a_start() -> None:
-    broker = Broker()
-    for partition in range(3):
-        broker.create(partition=partition)
-    again = Broker(MemoryVfs(), "/e")
-    again.vfs = broker.vfs
-    manager = LogManager(broker.vfs, lambda _: TopicSettings(), lambda: bytes(16))
-    tasks = manager.load("/d", broker.is_stray, NOW, is_clean=False)
-    (before,) = manager.loading()
-    assert (before.path, before.is_clean, before.done, before.total) == ("/d", False, 0, 3)
-    tasks[0].run()
-    manager.loaded(tasks[0])
-    assert [(each.done, each.total) for each in manager.loading()] == [(1, 3)]
-    manager.create("b", 0, B, "/d", NOW)
-    assert [each.done for each in manager.loading()] == [0], "created ones count as to be opened"
-
-
 def test_only_what_is_above_the_recovery_point_is_read_after_a_kill() -> None:
     broker = Broker()
     segments_of_one(broker)

@@ -326,6 +326,29 @@ def test_another_codec_than_that_of_the_topic(of_batch, of_topic):
     assert batch.header.is_transactional
 
 
+def test_the_level_of_another_codec():
+    data = made(5, value=b"".join(b"%d;" % (number * number % 7919) for number in range(2_000)))
+    sizes = [
+        judge(data, AppendRules(codec=Codec.GZIP, level=level)).header.size_bytes
+        for level in (1, None, 9)
+    ]
+    assert sizes[0] > sizes[1] >= sizes[2]
+
+
+def test_a_batch_that_another_codec_makes_too_large():
+    """A small batch may unfold to more than the topic takes; the bound holds for what is kept."""
+    data = made(5, value=bytes(10_000), attributes=Codec.GZIP)
+    size_bytes = judge(data, AppendRules(codec=Codec.NONE)).header.size_bytes
+    assert len(data) < 1_000 < size_bytes
+    assert judge(data, AppendRules(codec=Codec.NONE, batch_bytes_max=size_bytes))
+    error = rejection(data, AppendRules(codec=Codec.NONE, batch_bytes_max=size_bytes - 1))
+    assert (error.code, error.message) == (ErrorCode.message_too_large, None)
+    assert str(error) == (
+        f"Message batch size is {size_bytes} bytes in append to partition t-0 which exceeds the"
+        f" maximum configured size of {size_bytes - 1}."
+    )
+
+
 def test_another_codec_and_the_time_of_the_leader():
     rules = AppendRules(codec=Codec.GZIP, timestamp_type=TimestampType.LOG_APPEND_TIME)
     batch = judge(made(2, timestamp_ms=5), rules)

@@ -91,10 +91,16 @@ def test_a_log_deletes_what_is_too_old_and_begins_a_new_segment_if_all_is() -> N
     assert log.append_as_leader(produced(NOW, producer=7, sequence=6), 1, NOW).base_offset == 6
 
 
-def test_records_without_timestamps_are_as_old_as_their_segment() -> None:
-    log = opened(MemoryVfs())
+def test_records_without_timestamps_are_as_old_as_the_last_append_to_their_segment() -> None:
+    """Kafka takes the time of the file: who writes all the time keeps what is written."""
+    vfs = MemoryVfs()
+    log = opened(vfs)
     log.append_as_leader(produced(-1), 1, NOW)
-    log.set_high_watermark(1)
+    log.append_as_leader(produced(-1), 1, NOW + 1_000)
+    log.set_high_watermark(2)
     rules = RetentionRules(retention_ms=100)
-    assert log.delete_old_segments(rules, NOW + 100) == ()
-    assert log.delete_old_segments(rules, NOW + 101) != ()
+    assert log.delete_old_segments(rules, NOW + 1_100) == ()
+    again = opened(vfs)
+    again.set_high_watermark(2)
+    assert again.delete_old_segments(rules, NOW + 100) == (), "as old as its opening"
+    assert log.delete_old_segments(rules, NOW + 1_101) != ()

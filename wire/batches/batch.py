@@ -201,8 +201,13 @@ def encode_control_batch(
     return _assemble(section, len(records), CONTROL_BIT, base_offset, leader_epoch, timestamp_ms)
 
 
-def encode_records(header: BatchHeader, records: Sequence[RecordView]) -> bytes:
-    """A batch with the fields of the header, of which length, CRC and record count are computed."""
+def encode_records(
+    header: BatchHeader, records: Sequence[RecordView], level: int | None = None
+) -> bytes:
+    """A batch with the fields of the header, of which length, CRC and record count are computed.
+
+    The level is that of the codec, None for its default.
+    """
     section = b"".join(
         _encode_record(
             record.timestamp_ms - header.base_timestamp_ms if not header.is_log_append_time else 0,
@@ -213,7 +218,7 @@ def encode_records(header: BatchHeader, records: Sequence[RecordView]) -> bytes:
         )
         for record in records
     )
-    compressed = compress(header.codec, section) if records else b""
+    compressed = compress(header.codec, section, level) if records else b""
     checked = (
         _CHECKED_HEADER.pack(
             header.attributes,

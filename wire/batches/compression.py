@@ -41,23 +41,24 @@ class Codec(enum.IntEnum):
     ZSTD = 4
 
 
-def compress(codec: Codec, plain: bytes) -> bytes:
-    """The records section in the codec's framing."""
+def compress(codec: Codec, plain: bytes, level: int | None = None) -> bytes:
+    """The records section in the codec's framing; a level is one of Kafka's for the codec."""
     match codec:
         case Codec.NONE:
             return plain
         case Codec.GZIP:
-            encoder = zlib.compressobj(wbits=_GZIP_WINDOW_BITS)
+            encoder = zlib.compressobj(-1 if level is None else level, wbits=_GZIP_WINDOW_BITS)
             return encoder.compress(plain) + encoder.flush()
         case Codec.SNAPPY:
             return _xerial_stream(plain)
         case Codec.LZ4:
             # Kafka's Java reader refuses blocks that refer to the ones before them
-            blocks = cramjam.lz4.Compressor(block_linked=False)
+            blocks = cramjam.lz4.Compressor(level, block_linked=False)
             blocks.compress(plain)
             return bytes(blocks.finish())
         case Codec.ZSTD:
-            return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(plain)
+            used = _ZSTD_LEVEL if level is None else level
+            return zstandard.ZstdCompressor(level=used).compress(plain)
 
 
 def decompress(

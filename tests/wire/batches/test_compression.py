@@ -57,6 +57,21 @@ def test_a_snappy_block_of_negative_length_is_refused(size_bytes: int) -> None:
         decompress(Codec.SNAPPY, b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + block)
 
 
+@pytest.mark.parametrize(
+    ("codec", "levels", "default"),
+    [(Codec.GZIP, (1, 6), 6), (Codec.LZ4, (1, 4, 17), 4), (Codec.ZSTD, (-100, 3), 3)],
+)
+def test_higher_levels_make_smaller_streams(
+    codec: Codec, levels: tuple[int, ...], default: int
+) -> None:
+    plain = b"".join(b"%d;" % (number * number % 7919) for number in range(4_000))
+    streams = {level: compress(codec, plain, level) for level in levels}
+    assert all(decompress(codec, stream) == plain for stream in streams.values())
+    sizes = [len(stream) for stream in streams.values()]
+    assert sizes == sorted(set(sizes), reverse=True)
+    assert compress(codec, plain) == streams[default]
+
+
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_cut_and_noise_are_refused(codec: Codec) -> None:
     stream = compress(codec, b"some records " * 100)
