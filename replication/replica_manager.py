@@ -24,17 +24,9 @@ from replication.leader.delayed import (
     DelayedProduce,
     DeletedRecords,
 )
-from replication.leader.delayed_fetch import DelayedFetch, FetchStatus, is_answered_at_once
-from replication.leader.fetch_params import FetchParams
-from replication.leader.fetching import (
-    PartitionRead,
-    ReadRules,
-    WantedPartition,
-    close_records,
-    read_partitions,
-)
+from replication.leader.fetches import Fetches
+from replication.leader.fetching import ReadRules
 from replication.leader.flush_gate import AppendResults, Flushed, FlushGate
-from replication.leader.isr import committed_isr
 from replication.leader.leadership import ALL_IN_SYNC, Changed, Leadership
 from replication.leader.waiting import Waiting, Withdraw
 from replication.partition import Partition
@@ -42,15 +34,13 @@ from storage.producers.producer_state import Origin
 from wire.batches.batch import Batch
 from wire.errors import ErrorCode
 from wire.messages.codec import Entity
-from wire.types import BrokerEpoch, NodeId, Offset, TopicIdPartition
+from wire.types import BrokerEpoch, Offset, TopicIdPartition
 
 if TYPE_CHECKING:
     from kio.schema.alter_partition.v3.response import AlterPartitionResponse
 
 DeletionResults = Mapping[TopicIdPartition, DeletedRecords]
 AnswerAppend = Callable[[AppendResults], None]
-AnswerFetch = Callable[[Sequence[PartitionRead]], None]
-"""Function that takes the reads with their records: it sends or closes each."""
 AnswerDeletion = Callable[[DeletionResults], None]
 SHRINKS_PER_TICK: Final = 50
 """Partitions whose ISR is looked at in one step, about a millisecond: others wait meanwhile."""
@@ -61,12 +51,6 @@ _NO_OFFSET: Final = Offset(-1)
 class _Produce(msgspec.Struct, frozen=True):
     results: AppendResults
     answer: AnswerAppend
-
-
-class _Fetch(msgspec.Struct, frozen=True):
-    wanted: Sequence[WantedPartition]
-    max_bytes: int
-    answer: AnswerFetch
 
 
 def has_valid_acks(required_acks: int) -> bool:
@@ -131,13 +115,24 @@ class ReplicaManager:
         self._on_failure = on_failure
         self._on_appended = on_appended
         self._counters = counters
-        self._quota, self._selector = rules.quota, rules.selector
         self._shrink_interval_ms = lag_ms_max // 2
         self._next_shrink_ms = clock.now_ms + self._shrink_interval_ms
         self._to_shrink: deque[TopicIdPartition] = deque()
         """Partitions that the running check of ISRs has not seen."""
         self._produces = Waiting(clock, _end_produce)
-        self._fetches = Waiting(clock, self._end_fetch)
+        fetches = Fetches(
+            clock,
+            self.partition_of,
+            self.took,
+            on_failure=on_failure,
+            counters=counters,
+            rules=rules,
+        )
+        self._fetches = fetches.waiting
+        self.fetch = fetches.fetch
+        """Reads partitions, or parks a Fetch."""
+        self.fetch_in_steps = fetches.fetch_in_steps
+        self.is_throttled = fetches.is_throttled
         self._deletions = Waiting(clock, _end_deletion)
         self.partitions: dict[TopicIdPartition, Partition] = {}
         """The hosted partitions, also those whose log is offline or not open yet."""
@@ -265,86 +260,6 @@ class ReplicaManager:
         }
         produce = DelayedProduce(request, statuses, self._leader)
         return self._produces.add(produce, statuses, timeout_ms)
-
-    # -- Fetch ----------------------------------------------------------------------------------
-
-    def fetch(
-        self,
-        params: FetchParams,
-        wanted: Sequence[WantedPartition],
-        *,
-        max_bytes: int,
-        answer: AnswerFetch,
-    ) -> Withdraw | None:
-        """Read partitions; with too few records wait for more. None if that is answered.
-
-        Args:
-            params: of the request.
-            wanted: its partitions, in the order in which they are read.
-            max_bytes: of all records, unless the first batch is larger.
-            answer: called once; it has the reads and their records.
-        """
-        self._counters.fetch_requests += len(wanted)
-        withdraw = None
-        reads = self._read(params, wanted, max_bytes, updates_replicas=True)
-        if is_answered_at_once(params, [read.row for read in reads]):
-            answer(reads)
-        else:
-            close_records(reads)
-            is_follower = params.replica_id is not None
-            fetch = DelayedFetch(
-                _Fetch(wanted, max_bytes, answer),
-                params,
-                {read.wanted.key: FetchStatus(read.start, read.wanted.request) for read in reads},
-                self.partition_of,
-                self.is_throttled,
-                {read.wanted.key: read for read in reads if is_follower and read.is_at_end},
-            )
-            keys = [each.key for each in wanted]
-            withdraw = self._fetches.add(fetch, keys, params.max_wait_ms)
-        for read in reads:
-            self.took(read.wanted.key, read.changed)
-        return withdraw
-
-    def _read(
-        self,
-        params: FetchParams,
-        wanted: Sequence[WantedPartition],
-        max_bytes: int,
-        *,
-        updates_replicas: bool,
-    ) -> list[PartitionRead]:
-        reads = read_partitions(
-            self.partition_of,
-            params,
-            wanted,
-            max_bytes=max_bytes,
-            now_ms=self._clock.now_ms,
-            updates_replicas=updates_replicas,
-            selector=self._selector,
-            is_throttled=self.is_throttled,
-        )
-        for read in reads:
-            if read.failure is not None:
-                self._on_failure(read.wanted.key, read.failure)
-            if read.row.code is ErrorCode.corrupt_message:
-                self._counters.failed_fetch_requests += 1
-        return reads
-
-    def _end_fetch(self, fetch: DelayedFetch[_Fetch]) -> None:
-        """Answer a Fetch; a partition at whose log end nothing happened is not read again."""
-        request, held = fetch.request, fetch.held if fetch.is_complete else {}
-        wanted = [each for each in request.wanted if each.key not in held]
-        again = iter(self._read(fetch.params, wanted, request.max_bytes, updates_replicas=False))
-        request.answer([held.get(each.key) or next(again) for each in request.wanted])
-
-    def is_throttled(self, partition: TopicIdPartition, replica_id: NodeId) -> bool:
-        """True if a follower that is not in sync gets no records: the quota is used up."""
-        quota = self._quota
-        if not (quota.is_throttled(partition) and quota.is_exceeded):
-            return False
-        leader = self._leader(partition)
-        return isinstance(leader, ErrorCode) or replica_id not in committed_isr(leader.state)
 
     # -- DeleteRecords --------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ A consumer above its quota gets an empty answer with its throttle time: its sess
 apache/kafka: core/.../server/KafkaApis.scala (handleFetchRequest)
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -28,7 +28,9 @@ from replication.leader.fetch_session import (
     FetchSessionRequest,
     PartitionKey,
     SessionPartition,
+    prepare,
 )
+from replication.leader.fetches import Reads
 from replication.leader.fetching import PartitionRead, WantedPartition
 from replication.leader.replica_selector import Reader
 from replication.replica_manager import ReplicaManager
@@ -36,15 +38,30 @@ from replication.throttle import ReplicationQuota
 from storage.logs.unified_log import FetchIsolation
 from storage.segments.file_slice import FileSlice
 from wire.errors import ErrorCode
-from wire.messages.fetch_request import BrokerFetchRequest, RequestedPartition, decode_fetch_request
+from wire.messages.fetch_request import (
+    BrokerFetchRequest,
+    RequestedPartition,
+    decode_fetch_request,
+    read_fetch_request,
+)
 from wire.messages.fetch_response import (
     FetchedPartition,
-    encode_fetch_response,
+    count_response_bytes,
     response_bytes,
+    write_fetch_response,
 )
 from wire.messages.fetch_versions import LEADER_VERSION, RACK_VERSION
+from wire.steps import Steps, finished
 from wire.types import BrokerEpoch, LeaderEpoch, NodeId, Offset, TopicIdPartition
 
+SMALL_MAX: Final = 32
+"""Partitions up to which a request is one piece."""
+SMALL_BYTES_MAX: Final = 2048
+"""Bytes of a frame up to which it is read in one piece: some more partitions."""
+PIECE: Final = 128
+"""Partitions that are looked up in one piece."""
+_SESSION_UNITS: Final = 2
+"""Cost of a partition of a request in its session."""
 _STORAGE_ERROR_VERSION: Final = 6
 """First version with KAFKA_STORAGE_ERROR."""
 _OF_OTHER_LEADERS: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
@@ -94,28 +111,106 @@ class Fetch:
             RemoteProtocolError: the frame is no Fetch request.
         """
         version = call.header.api_version
+        if len(call.frame) > SMALL_BYTES_MAX:
+            call.go_on(self._large(call))
+            return
         request = decode_fetch_request(version, call.frame, call.position)
         context = self._sessions.new_context(
-            _session_request(version, request), self._topic_name, self._clock.now_ms
+            _session_request(version, request, _fetch_partitions(request.partitions)),
+            self._topic_name,
+            self._clock.now_ms,
         )
-        wanted, refused = self._divided(call, request, context.partitions())
+        partitions = context.partitions()
+        if len(partitions) > SMALL_MAX:
+            call.go_on(self._in_steps(call, request, context, partitions))
+            return
+        wanted, refused = self._divided(call, request, partitions)
         call.partition_count = len(wanted) + len(refused)
-        max_bytes = max(0, min(request.max_bytes, self._bytes_max))
+        max_bytes = self._max_bytes(call, request)
         is_follower = request.is_from_follower
         call.kind = kind_of_fetch(is_from_follower=is_follower)
-        if call.throttle is not None and not is_follower:
-            max_bytes = int(min(max_bytes, call.throttle.fetch_bytes_max))
         withdraw = self._manager.fetch(
             _params(version, request, max_bytes, call.listener),
             wanted,
             max_bytes=max_bytes,
-            answer=lambda reads: self._answer(
-                call, context, refused, reads, is_follower=is_follower
+            answer=lambda reads: finished(
+                self._answer(call, context, refused, reads, is_follower=is_follower)
             ),
         )
         call.park(withdraw)
 
+    # -- in pieces ------------------------------------------------------------------------------
+
+    def _large(self, call: Call) -> Steps[None]:
+        """Serve a request with many partitions, or with long names."""
+        version = call.header.api_version
+        request = yield from read_fetch_request(version, call.frame, call.position)
+        partitions: dict[PartitionKey, FetchPartition] = {}
+        prepared: dict[PartitionKey, SessionPartition] = {}
+        for start in range(0, len(request.partitions), PIECE):
+            some = _fetch_partitions(request.partitions[start : start + PIECE])
+            partitions |= some
+            prepared |= prepare(some, self._topic_name)
+            yield len(some) * _SESSION_UNITS
+        session_request = _session_request(version, request, partitions, prepared)
+        context = self._sessions.new_context(session_request, self._topic_name, self._clock.now_ms)
+        yield len(partitions) // 2
+        yield from self._in_steps(call, request, context, context.partitions())
+
+    def _in_steps(
+        self,
+        call: Call,
+        request: BrokerFetchRequest,
+        context: FetchContext,
+        partitions: Sequence[SessionPartition],
+    ) -> Steps[None]:
+        """Read many partitions, of a request or of its session, and answer."""
+        version, is_follower = call.header.api_version, request.is_from_follower
+        call.kind = kind_of_fetch(is_from_follower=is_follower)
+        wanted: list[WantedPartition] = []
+        refused: list[FetchedPartition] = []
+        for start in range(0, len(partitions), PIECE):
+            some = partitions[start : start + PIECE]
+            wanted_of_some, refused_of_some = self._divided(call, request, some)
+            wanted += wanted_of_some
+            refused += refused_of_some
+            yield len(some)
+
+        def resume(steps: Steps[Reads]) -> None:
+            call.go_on(self._resumed(call, context, refused, steps, is_follower=is_follower))
+
+        max_bytes = self._max_bytes(call, request)
+        reads = yield from self._manager.fetch_in_steps(
+            _params(version, request, max_bytes, call.listener),
+            wanted,
+            max_bytes=max_bytes,
+            park=call.park,
+            resume=resume,
+        )
+        if reads is not None:
+            yield from self._answer(call, context, refused, reads, is_follower=is_follower)
+
+    def _resumed(
+        self,
+        call: Call,
+        context: FetchContext,
+        refused: Sequence[FetchedPartition],
+        steps: Steps[Reads],
+        *,
+        is_follower: bool,
+    ) -> Steps[None]:
+        """Read again behind a wait, and answer."""
+        reads = yield from steps
+        yield from self._answer(call, context, refused, reads, is_follower=is_follower)
+
     # -- the request ----------------------------------------------------------------------------
+
+    def _max_bytes(self, call: Call, request: BrokerFetchRequest) -> int:
+        """Bytes of all records of the answer, unless the first batch is larger."""
+        max_bytes = max(0, min(request.max_bytes, self._bytes_max))
+        if call.throttle is not None and not request.is_from_follower:
+            max_bytes = int(min(max_bytes, call.throttle.fetch_bytes_max))
+        return max_bytes
 
     def _topic_name(self, topic_id: bytes) -> str | None:
         return name_of(self._image(), topic_id)
@@ -173,15 +268,21 @@ class Fetch:
         reads: Sequence[PartitionRead],
         *,
         is_follower: bool,
-    ) -> None:
-        version = call.header.api_version
+    ) -> Steps[None]:
+        version, throttle_ms = call.header.api_version, 0
         leaders = CurrentLeaders(self._image(), call.listener)
         rows = [*(_row(version, read, leaders) for read in reads), *refused]
-        throttle_ms = _throttle_ms(call, context, rows, is_follower=is_follower)
+        if call.throttle is not None:
+            if is_follower:
+                call.throttle.exempted()
+            else:
+                size_bytes = yield from count_response_bytes(version, context.preview(rows))
+                throttle_ms = call.throttle.fetched(size_bytes)
         response = context.throttled() if throttle_ms else context.respond(rows, self._clock.now_ms)
         if is_follower and self._quota.is_used:
             self._record_throttled(version, response.rows, reads)
-        pieces = encode_fetch_response(
+        yield len(rows)
+        pieces = yield from write_fetch_response(
             version,
             response.rows,
             throttle_time_ms=throttle_ms,
@@ -221,30 +322,25 @@ class Fetch:
         self._quota.record(response_bytes(version, throttled))
 
 
-def _throttle_ms(
-    call: Call, context: FetchContext, rows: Sequence[FetchedPartition], *, is_follower: bool
-) -> int:
-    """The throttle time of an answer with these rows; followers have none."""
-    throttle = call.throttle
-    if throttle is None:
-        return 0
-    if is_follower:
-        throttle.exempted()
-        return 0
-    return throttle.fetched(response_bytes(call.header.api_version, context.preview(rows)))
-
-
-def _session_request(version: int, request: BrokerFetchRequest) -> FetchSessionRequest:
+def _session_request(
+    version: int,
+    request: BrokerFetchRequest,
+    partitions: Mapping[PartitionKey, FetchPartition],
+    prepared: Mapping[PartitionKey, SessionPartition] | None = None,
+) -> FetchSessionRequest:
     return FetchSessionRequest(
         version=version,
         session_id=request.session_id,
         epoch=request.session_epoch,
         is_from_follower=request.is_from_follower,
-        partitions={
-            (each.topic, each.partition): _fetch_partition(each) for each in request.partitions
-        },
+        partitions=partitions,
+        prepared=prepared,
         forgotten=request.forgotten,
     )
+
+
+def _fetch_partitions(rows: Iterable[RequestedPartition]) -> dict[PartitionKey, FetchPartition]:
+    return {(each.topic, each.partition): _fetch_partition(each) for each in rows}
 
 
 def _fetch_partition(row: RequestedPartition) -> FetchPartition:

@@ -5,18 +5,35 @@ of its own from `frame` and `position`. It answers with a body of the newest sha
 the version of the request, or, where a request has no response, with nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
 from broker.clients.throttling import Throttle
 from broker.effects import Part
 from quorum_controller.security.authorization import Caller
-from wire.connections.headers import RequestHeader
-from wire.errors import ErrorCode, LocalProtocolError
+from wire.api_table import Api
+from wire.connections.headers import RequestHeader, parse_request_header
+from wire.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 from wire.messages import codec
 from wire.messages.codec import Body, Entity
 from wire.messages.error_codes import error_codes
+from wire.primitives import skip_tagged_fields
+from wire.steps import Steps, finished
+
+
+def served_header(frame: bytearray, apis: Mapping[int, Api]) -> tuple[RequestHeader, int] | None:
+    """Header of a request about records and the position of its body, None for any other."""
+    try:
+        header, position = parse_request_header(frame)
+        api = apis.get(header.api_key)
+        if api is None or not api.min_version <= header.api_version <= api.max_version:
+            return None
+        if codec.is_flexible(header.api_key, header.api_version):
+            position = skip_tagged_fields(frame, position)
+    except (RemoteProtocolError, LookupError):  # LookupError: offered, but has no schema
+        return None
+    return header, position
 
 
 class Call:
@@ -44,6 +61,7 @@ class Call:
         "listener",
         "partition_count",
         "position",
+        "run",
         "throttle",
         "withdraw",
     )
@@ -68,6 +86,8 @@ class Call:
         self.caller = caller
         self.listener = listener
         self._respond = respond
+        self.run: Callable[[Steps[None]], None] = finished
+        """Does pieces, which a front does over turns."""
         self.throttle = throttle
         self._errors = {} if errors is None else errors
         self.partition_count = 0
@@ -83,6 +103,14 @@ class Call:
         """
         if withdraw is not None:
             self.frame, self.withdraw = bytearray(), withdraw
+
+    def go_on(self, steps: Steps[None]) -> None:
+        """Do the rest in pieces over turns, before later requests of the connection.
+
+        The pieces are done to the last, also if the client goes. They may raise
+        RemoteProtocolError, as the handler.
+        """
+        self.run(steps)
 
     def body(self) -> Body:
         """The request as kio's newest class.

@@ -2,13 +2,18 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from broker.clients.kernel_answers import Asked
+from broker.clients.request_metrics import AnsweredRequest
 from broker.effects import Part
 from network.connections import address_bytes
 from quorum_controller.security.authorization import Caller, host_text
 from wire.connections.framing import FrameReader
 from wire.connections.reply_slots import ReplySlots
+
+if TYPE_CHECKING:
+    from broker.clients.running import Running
 
 _RESPONSE_BYTES_MAX: Final = (1 << 31) - 1
 
@@ -17,11 +22,12 @@ class Client:
     """One connection.
 
     `waiting` are frames that are not taken yet, `forwarded` the slots of the requests that the
-    kernel has. `broken` is the reason to close it behind the waiting frames, `closing` the one
-    behind the answers before slot `end_slot`. `parked` has, by slot, what ends the waits of calls
-    that hold no frame. `muted_until_ms` is the end of its throttle time, 0 without one.
-    `has_gone` is true for a closed one whose waiting frames are still taken.
-    `received_ns` is the begin of the step that received the first of the waiting frames.
+    kernel has, with what they ask for while time has a quota. `broken` is the reason to close it
+    behind the waiting frames, `closing` the one behind the answers before slot `end_slot`.
+    `parked` has, by slot, what ends the waits of calls that hold no frame. `muted_until_ms` is the
+    end of its throttle time, 0 without one. `has_gone` is true for a closed one whose frames
+    are still taken. `received_ns` is the begin of the step that received the first of them.
+    `running` are requests that are done in pieces; meanwhile no frame is taken.
     """
 
     __slots__ = (
@@ -42,6 +48,7 @@ class Client:
         "parked",
         "received_ns",
         "responses",
+        "running",
         "slots",
         "waiting",
     )
@@ -51,8 +58,8 @@ class Client:
         self.listener = listener
         self.host = host
         self.caller = Caller(host=host_text(address_bytes(host)))
-        self.slots = ReplySlots[Sequence[Part]]()
-        self.forwarded: deque[int] = deque()
+        self.slots = ReplySlots[tuple[Sequence[Part], AnsweredRequest | None]]()
+        self.forwarded: deque[tuple[int, Asked | None]] = deque()
         self.responses = FrameReader(_RESPONSE_BYTES_MAX)
         self.waiting: deque[bytearray] = deque()
         self.calls = 0
@@ -62,10 +69,16 @@ class Client:
         self.end_slot = 0
         self.muted_until_ms = 0
         self.received_ns = 0
+        self.running: deque[Running] = deque()
         self.has_gone = False
         self.is_at_kernel = True
         self.is_read = True
         self.is_used = False
+
+    def begin(self, running: "Running") -> "Running":
+        """Take a request in pieces behind those that are running."""
+        self.running.append(running)
+        return running
 
     def answered(self, slot: int) -> None:
         """Note the answer to a call."""

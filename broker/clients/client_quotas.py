@@ -24,6 +24,8 @@ from quorum_controller.security.authorization import Caller
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
 REQUEST_PERCENTAGE: Final = "request_percentage"
+PERCENT_PER_NS: Final = 100 / 1_000_000_000
+"""Time as a percentage of a second of one thread."""
 CLIENTS_MAX: Final = 10_000
 """Rates of one quota; beyond it the one not used for longest is dropped."""
 IDLE_MS_MAX: Final = 3_600_000
@@ -172,6 +174,18 @@ class ClientQuotas:
         self.is_enabled = (
             self.produce.is_enabled or self.fetch.is_enabled or self.request.is_enabled
         )
+
+    @property
+    def counts_time(self) -> bool:
+        """True if the time of requests has a quota."""
+        return self.request.is_enabled
+
+    def spend(self, caller: Caller, client_id: str | None, spent_ns: int) -> int:
+        """Record the time of a request that another thread has handled; its throttle time."""
+        throttle_ms = self.request.record(caller, client_id, spent_ns * PERCENT_PER_NS)
+        if throttle_ms:
+            self.request.throttled(caller, client_id, throttle_ms)
+        return throttle_ms
 
     def exempt(self, percent: float) -> None:
         """Record the time of a request that is not throttled, while time has a quota."""

@@ -11,14 +11,14 @@ throttle time is over (`broker.clients.throttling`); what is taken already goes 
 
 What is received waits until the budget of the turn has room, and is not read beyond that: a frame
 is a piece. A connection takes all that it may before the next one; what a closed one sent before is
-taken too, as long as nothing but the budget held it up.
+taken too, as long as nothing but the budget held it up. A large request is done in pieces
+(`Call.go_on`), one at each look at its connection, which as in Kafka is muted until the last.
 
-Limits: unanswered calls and requests of a connection, above which it is not read; bytes of the
-frames of calls over all connections (`queued_bytes_max`), above which the connections that would
-hold more wait in the order in which they came and are not read. A call that waits for replicas or
-records (`Call.park`) holds no bytes, and ends with its connection. Requests smaller than
-`SMALL_BYTES_MAX` other than Produce do not wait for those bytes. The driver does not read a
-connection with unsent output.
+Limits: unanswered calls and requests of a connection, above which it is not read. A frame comes
+with the memory that it has taken of a pool of all connections (`network.memory_pool`), which is
+given back here: when it has gone to the kernel, when its call is answered, waits for replicas or
+records (`Call.park`: such a call ends with its connection), or is dropped. The driver does not read
+a connection with unsent output, or while the pool has no room for its next frame.
 
 As in Kafka, what was asked before the reason to close a connection is answered first.
 """
@@ -29,11 +29,13 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Final
 
-from broker.clients.call import Call
+from broker.clients.call import Call, served_header
 from broker.clients.client import Client
 from broker.clients.client_quotas import ClientQuotas
+from broker.clients.kernel_answers import Asked, asked, with_throttle_time
 from broker.clients.reply import Reply, close_slices, framed
-from broker.clients.request_metrics import RequestMetrics
+from broker.clients.request_metrics import AnsweredRequest, RequestMetrics
+from broker.clients.running import Running
 from broker.clients.throttling import Throttle
 from broker.effects import (
     CloseAtKernel,
@@ -49,20 +51,17 @@ from broker.effects import (
     UsedAtKernel,
 )
 from network.clock import Clock
+from network.memory_pool import MemoryPool, counted_bytes_of
 from network.turn_budget import TurnBudget
-from wire.api_keys import PRODUCE
 from wire.api_table import ListenerKind, apis
 from wire.connections.connection import IN_FLIGHT_MAX
 from wire.connections.framing import LENGTH_BYTES
-from wire.connections.headers import RequestHeader, parse_request_header
+from wire.connections.headers import RequestHeader
 from wire.errors import RemoteProtocolError
-from wire.messages import codec
-from wire.primitives import skip_tagged_fields
+from wire.steps import Steps
 
 CALLS_MAX: Final = 16
 """Unanswered requests about records of a connection."""
-SMALL_BYTES_MAX: Final = 1024 * 1024
-"""Size above which any request waits for room; a follower's Fetch of 10,000 partitions is below."""
 USED_INTERVAL_MS: Final = 60_000
 """Time between two notes to the kernel that a connection is used, at most."""
 
@@ -87,7 +86,7 @@ class Front:
 
     Args:
         handlers: the handler of each API about records, by key.
-        queued_bytes_max: limit of the bytes held by unanswered calls.
+        memory: of the frames, as `network.memory_pool.counted_bytes` says.
         clock: clock of the broker.
         effects: sink of the effects.
         quotas: of the clients.
@@ -99,7 +98,7 @@ class Front:
     def __init__(
         self,
         handlers: Mapping[int, Handler],
-        queued_bytes_max: int,
+        memory: MemoryPool,
         clock: Clock,
         effects: EffectSink,
         *,
@@ -111,7 +110,7 @@ class Front:
         self._handlers = handlers
         offered = apis(ListenerKind.BROKER, handlers.keys())
         self._apis = {key: api for key, api in offered.items() if key in handlers}
-        self._queued_bytes_max = queued_bytes_max
+        self._memory = memory
         self._clock = clock
         self._effects = effects
         self._quotas = quotas
@@ -123,12 +122,12 @@ class Front:
         self._used_ms = 0
         """Time of the next notes to the kernel, while there are connections."""
         self._clients: dict[int, Client] = {}
-        self._queued_bytes = 0
-        # Clients whose next request waits for room, first come first; and those to look at again.
-        self._starved: dict[int, Client] = {}
         self._woken: dict[int, Client] = {}
+        """Clients to look at again."""
         self._received: list[Client] = []
         """Those that received frames in this turn."""
+        self._unsent: list[AnsweredRequest] = []
+        """Requests that are over without anything to send."""
         self._is_serving = False
         self.accepted: Counter[str] = Counter()
         """Connections since the start, by listener."""
@@ -148,11 +147,6 @@ class Front:
         """Frames that are not taken yet."""
         return sum(len(client.waiting) for client in self._clients.values())
 
-    @property
-    def queued_bytes(self) -> int:
-        """Bytes of the frames of unanswered calls that count for the limit."""
-        return self._queued_bytes
-
     def serve(self) -> None:
         """Begin to serve calls, those that wait first."""
         self._is_serving = True
@@ -170,7 +164,7 @@ class Front:
         self._effects.append(OpenAtKernel(connection_id, listener, client_host))
 
     def received(self, connection_id: int, frames: Sequence[bytearray]) -> None:
-        """Take whole frames, to be looked at when the front goes on."""
+        """Take whole frames with their memory, to be looked at when the front goes on."""
         client = self._clients.get(connection_id)
         if client is not None and client.closing is None:
             if not client.waiting:
@@ -178,6 +172,8 @@ class Front:
             client.waiting.extend(frames)
             self._woken[connection_id] = client
             self._received.append(client)
+        else:
+            self._memory.drop(frames)
 
     def broken(self, connection_id: int, reason: str) -> None:
         """Close a connection behind the frames received before."""
@@ -190,13 +186,16 @@ class Front:
         """Forget a closed connection, behind what waits for a turn; its answers are dropped."""
         client = self._clients.get(connection_id)
         if client is not None:
-            if client.waiting and connection_id in self._woken:
+            if (client.waiting or client.running) and connection_id in self._woken:
                 client.has_gone = True
             else:
                 self._forget(client)
 
-    def kernel_bytes(self, connection_id: int, content: bytes) -> None:
-        """Take bytes of the kernel: responses to forwarded requests, in order."""
+    def kernel_bytes(self, connection_id: int, content: bytes, spent_ns: int = 0) -> None:
+        """Take bytes of the kernel: responses to forwarded requests, in order.
+
+        Their time is charged with the first one that ends in them.
+        """
         client = self._clients.get(connection_id)
         if client is None:
             return
@@ -204,8 +203,19 @@ class Front:
         responses.feed(content)
         while (response := responses.next_frame()) is not None:
             assert client.forwarded, "the kernel answers a request once"
-            self._release(client, client.forwarded.popleft(), framed((response,)))
+            slot, request = client.forwarded.popleft()
+            if request is not None:
+                response, spent_ns = self._charged(client, request, response, spent_ns), 0
+            self._release(client, slot, framed((response,)))
         self._woken[connection_id] = client
+
+    def _charged(self, client: Client, request: Asked, response: bytes, spent_ns: int) -> bytes:
+        """Charge the time of the kernel; the answer, with a throttle time above the quota."""
+        throttle_ms = self._quotas.spend(client.caller, request.client_id, spent_ns)
+        if not throttle_ms:
+            return response
+        self._mute(client, throttle_ms)
+        return with_throttle_time(request, response, throttle_ms)
 
     def kernel_closed(self, connection_id: int, reason: str) -> None:
         """Close a connection with the kernel's reason, behind the answers before the refused one.
@@ -215,7 +225,7 @@ class Front:
         client = self._clients.get(connection_id)
         if client is not None:
             client.is_at_kernel = False
-            self._end(client, reason, client.forwarded[0] if client.forwarded else None)
+            self._end(client, reason, client.forwarded[0][0] if client.forwarded else None)
             self._settle(client)
 
     # ---- requests ----------------------------------------------------------------------------
@@ -233,36 +243,47 @@ class Front:
             self._take(woken.pop(next(iter(woken))))
 
     def pause(self) -> None:
-        """Do not read what has frames that wait for the next turn; ends each half of a step."""
+        """Do not read what has frames that wait for the next turn; ends each half of a step.
+
+        What needs no answer, or whose answer nobody gets, is over now.
+        """
+        if self._unsent:
+            now_ns = self._metrics.nanoseconds()
+            self._metrics.sent(self._unsent, now_ns, now_ns)
+            self._unsent.clear()
         received, self._received = self._received, []
         for client in received:
-            if client.waiting and self._clients.get(client.connection_id) is client:
+            if client.connection_id in self._woken:
                 self._settle(client)
 
     def _take(self, client: Client) -> None:
-        """Take the waiting frames for which there is room, in order."""
+        """Take the waiting frames for which there is room, in order, behind what is running."""
         waiting, slots, budget = client.waiting, client.slots, self._budget
         forwarded: list[bytes | bytearray] = []
-        while waiting and slots.in_flight_count < IN_FLIGHT_MAX and not client.muted_until_ms:
+        if client.running:
+            self._go_on_with(client)
+        while waiting and not (client.muted_until_ms or client.running):
+            if slots.in_flight_count >= IN_FLIGHT_MAX:
+                break
             if not budget.has_room:
                 self._woken[client.connection_id] = client
                 break
             frame = waiting[0]
-            call = self._served(frame)
+            call = served_header(frame, self._apis)
             if call is None:
                 waiting.popleft()
                 budget.spend(FORWARD_UNITS + len(frame) // BYTES_PER_UNIT)
-                client.forwarded.append(slots.take())
+                self._memory.release(counted_bytes_of(frame))
+                request = asked(frame) if self._quotas.counts_time else None
+                client.forwarded.append((slots.take(), request))
                 forwarded += (len(frame).to_bytes(LENGTH_BYTES, "big"), frame)
                 continue
-            header, position = call
-            is_bulk = header.api_key == PRODUCE or len(frame) > SMALL_BYTES_MAX
-            queued_bytes = len(frame) if is_bulk else 0
-            if not self._has_room(client, queued_bytes):
+            if not self._is_serving or client.calls >= CALLS_MAX:
                 break
             waiting.popleft()
             budget.spend(CALL_UNITS + len(frame) // BYTES_PER_UNIT)
-            self._call(client, header, frame, position, queued_bytes)
+            header, position = call
+            self._call(client, header, frame, position)
         if forwarded:
             self._effects.append(SendToKernel(client.connection_id, b"".join(forwarded)))
         if client.broken is not None and not waiting:
@@ -272,50 +293,13 @@ class Front:
         else:
             self._settle(client)
 
-    def _served(self, frame: bytearray) -> tuple[RequestHeader, int] | None:
-        """Header of a request about records and the position of its body, else None."""
-        try:
-            header, position = parse_request_header(frame)
-            api = self._apis.get(header.api_key)
-            if api is None or not api.min_version <= header.api_version <= api.max_version:
-                return None
-            if codec.is_flexible(header.api_key, header.api_version):
-                position = skip_tagged_fields(frame, position)
-        except (RemoteProtocolError, LookupError):  # LookupError: offered, but has no schema
-            return None
-        return header, position
-
-    def _has_room(self, client: Client, queued_bytes: int) -> bool:
-        """Return False if the next call must wait; a larger one than the limit is served alone."""
-        if not self._is_serving or client.calls >= CALLS_MAX:
-            return False
-        if queued_bytes == 0:
-            return True
-        starved = self._starved
-        first = next(iter(starved.values()), client)
-        sum_bytes = self._queued_bytes + queued_bytes
-        if client is not first or sum_bytes > max(self._queued_bytes_max, queued_bytes):
-            starved[client.connection_id] = client
-            return False
-        if starved.pop(client.connection_id, None) is not None:
-            self._wake_starved()
-        return True
-
-    def _call(
-        self,
-        client: Client,
-        header: RequestHeader,
-        frame: bytearray,
-        position: int,
-        queued_bytes: int,
-    ) -> None:
-        self._queued_bytes += queued_bytes
+    def _call(self, client: Client, header: RequestHeader, frame: bytearray, position: int) -> None:
         client.calls += 1
         kind = (header.api_key, header.api_version)
         self.requests[kind] = self.requests.get(kind, 0) + 1
-        reply, throttle = Reply(self._answered, client, queued_bytes), None
+        reply, throttle = Reply(self._answered, self._begin, client, counted_bytes_of(frame)), None
         if self._quotas.is_enabled:
-            mute = partial(self._mute, reply)
+            mute = partial(self._throttle, reply)
             throttle = Throttle(self._quotas, client.caller, header.client_id, mute)
         call = Call(
             header,
@@ -327,23 +311,49 @@ class Front:
             throttle=throttle,
             errors=self._metrics.errors,
         )
+        call.run = reply.run
         started_ns = self._metrics.nanoseconds()
         try:
             self._handlers[header.api_key](call)
         except RemoteProtocolError as error:
             reply(None, str(error))
-        self._budget.spend(call.partition_count * PARTITION_UNITS)
         if throttle is not None:
             throttle.handled()
+        times = (client.received_ns, started_ns, len(frame))
+        if reply.running is None:
+            self._handled(call, reply, times)
+        else:
+            reply.running.throttle = throttle
+            reply.running.handled = partial(self._handled, call, reply, times)
+
+    def _handled(self, call: Call, reply: Reply, times: tuple[int, int, int]) -> None:
+        """Note the end of a handler, with when its call was received and begun, and the bytes."""
+        self._budget.spend(call.partition_count * PARTITION_UNITS)
+        received_ns, started_ns, size_bytes = times
         handled_ns = self._metrics.nanoseconds()
-        begun = (call.kind, client.received_ns, started_ns, handled_ns, len(frame))
+        reply.begun = (call.kind, received_ns, started_ns, handled_ns, size_bytes)
         if reply.is_answered:
-            self._metrics.answered(begun, handled_ns, reply.throttle_ms)
+            reply.answered_ns = handled_ns
             return
-        reply.begun = begun
         if call.withdraw is not None:
-            client.parked[reply.slot] = call.withdraw
+            reply.client.parked[reply.slot] = call.withdraw
             self._release_bytes(reply)
+
+    def _begin(self, reply: Reply, steps: Steps[None]) -> None:
+        """Go on with a call in pieces, behind those of its connection that are running."""
+        client = reply.client
+        reply.running = client.begin(Running(reply, steps))
+        self._woken[client.connection_id] = client
+
+    def _go_on_with(self, client: Client) -> None:
+        """Do a piece of the first call that is running."""
+        units = client.running[0].go_on()
+        if units is None:
+            client.running.popleft()
+        else:
+            self._budget.spend(units)
+        if client.running:
+            self._woken[client.connection_id] = client
 
     # ---- answers -----------------------------------------------------------------------------
 
@@ -358,29 +368,32 @@ class Front:
             return
         if reply.begun is not None:
             self._budget.spend(_ANSWER_UNITS)
-            self._metrics.answered(reply.begun, self._metrics.nanoseconds(), reply.throttle_ms)
+            reply.answered_ns = self._metrics.nanoseconds()
         if close_reason is not None:
             self._end(client, close_reason)
-        self._release(client, reply.slot, () if parts is None else framed(parts))
+        self._release(client, reply.slot, () if parts is None else framed(parts), reply)
         self._woken[client.connection_id] = client
 
     def _release_bytes(self, reply: Reply) -> None:
         """Give back the bytes of a frame that is not needed any more."""
-        if reply.queued_bytes:
-            self._queued_bytes -= reply.queued_bytes
-            reply.queued_bytes = 0
-            self._wake_starved()
+        self._memory.release(reply.queued_bytes)
+        reply.queued_bytes = 0
 
-    def _release(self, client: Client, slot: int, content: Sequence[Part]) -> None:
-        parts = [part for each in client.slots.release(slot, content) for part in each]
+    def _release(
+        self, client: Client, slot: int, content: Sequence[Part], reply: Reply | None = None
+    ) -> None:
+        """Fill a slot, with the answer of the kernel or of a call, and send what can leave."""
+        parts: list[Part] = []
+        replies: list[AnsweredRequest] = []
+        for each, answer in client.slots.release(slot, (content, reply)):
+            parts += each
+            if answer is not None:
+                replies.append(answer)
         if parts:
-            self._effects.append(SendParts(client.connection_id, tuple(parts)))
-
-    def _wake_starved(self) -> None:
-        """Look again at the first connection that waits for room."""
-        for connection_id, client in self._starved.items():
-            self._woken[connection_id] = client
-            return
+            sent = partial(self._metrics.sent, replies) if replies else None
+            self._effects.append(SendParts(client.connection_id, tuple(parts), sent))
+        else:
+            self._unsent += replies
 
     # ---- the end of a connection -------------------------------------------------------------
 
@@ -394,16 +407,17 @@ class Front:
             client.end_slot = client.slots.next_slot
         if end_slot is not None:
             client.end_slot = min(client.end_slot, end_slot)
+        self._memory.drop(client.waiting)
         client.waiting.clear()
-        self._leave_starved(client)
 
     def _settle(self, client: Client) -> None:
         """Close a connection that is at its end; read others only while there is room."""
         slots = client.slots
         if client.closing is None:
             is_full = client.calls >= CALLS_MAX or slots.in_flight_count >= IN_FLIGHT_MAX
-            is_wanted = not (client.waiting or is_full or client.muted_until_ms)
-        elif slots.oldest >= client.end_slot:
+            is_busy = client.waiting or client.running
+            is_wanted = not (is_busy or is_full or client.muted_until_ms)
+        elif slots.oldest >= client.end_slot and not client.running:
             self._close(client, client.closing)
             return
         else:
@@ -422,26 +436,26 @@ class Front:
     def _forget(self, client: Client) -> None:
         del self._clients[client.connection_id]
         self._woken.pop(client.connection_id, None)
-        self._leave_starved(client)
-        for parts in client.slots.drop():
+        self._memory.drop(client.waiting)
+        for parts, reply in client.slots.drop():
             close_slices(parts)
+            if reply is not None:
+                self._unsent.append(reply)
         for withdraw in client.parked.values():
             withdraw()
         if client.is_at_kernel:
             self._effects.append(CloseAtKernel(client.connection_id))
 
-    def _leave_starved(self, client: Client) -> None:
-        if self._starved.pop(client.connection_id, None) is not None:
-            self._wake_starved()
+    def _throttle(self, reply: Reply, throttle_ms: int) -> None:
+        reply.throttle_ms = throttle_ms
+        self._mute(reply.client, throttle_ms)
 
-    def _mute(self, reply: Reply, throttle_ms: int) -> None:
-        """Take and read nothing of a connection for a time; it lets others have its room."""
-        client, reply.throttle_ms = reply.client, throttle_ms
+    def _mute(self, client: Client, throttle_ms: int) -> None:
+        """Take and read nothing of a connection for a time."""
         until_ms = self._clock.now_ms + throttle_ms
         if until_ms > client.muted_until_ms:
             client.muted_until_ms = until_ms
             heappush(self._muted, (until_ms, client.connection_id))
-            self._leave_starved(client)
 
     # ---- time --------------------------------------------------------------------------------
 
@@ -463,13 +477,18 @@ class Front:
             self._note_used()
 
     def _note_used(self) -> None:
-        """Tell the kernel the connections that were used for records or await an answer."""
+        """Tell the kernel the connections that were used for records or await an answer or memory.
+
+        To begin a large request is a use, to go on with it is not: its memory must come back.
+        """
         self._used_ms = self._clock.now_ms + self._used_interval_ms
-        for client in self._clients.values():
+        begun = self._memory.take_users()
+        for connection_id, client in self._clients.items():
             is_waiting = client.calls or client.waiting or client.muted_until_ms
-            if client.is_at_kernel and (client.is_used or is_waiting):
+            has_begun = connection_id in begun or self._memory.is_waiting(connection_id)
+            if client.is_at_kernel and (client.is_used or is_waiting or has_begun):
                 client.is_used = False
-                self._effects.append(UsedAtKernel(client.connection_id))
+                self._effects.append(UsedAtKernel(connection_id))
 
 
 def used_interval_ms(idle_ms_max: int) -> int:

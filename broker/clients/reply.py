@@ -1,39 +1,62 @@
 """The answer to a call of a connection, to come once, and the parts that it is sent in."""
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from broker.clients.client import Client
 from broker.clients.request_metrics import Begun
 from broker.effects import Part
 from storage.segments.file_slice import FileSlice
 from wire.connections.framing import LENGTH_BYTES
+from wire.steps import Steps
+
+if TYPE_CHECKING:
+    from broker.clients.running import Running
 
 
 class Reply:
     """The answer to one call, to come once; `begun` is there once its handler has ended."""
 
     __slots__ = (
-        "_answered", "begun", "client", "is_answered", "queued_bytes", "slot", "throttle_ms",
-    )  # fmt: skip
+        "_answered",
+        "_begin",
+        "answered_ns",
+        "begun",
+        "client",
+        "is_answered",
+        "queued_bytes",
+        "running",
+        "slot",
+        "throttle_ms",
+    )
 
     def __init__(
         self,
         answered: Callable[["Reply", Sequence[Part] | None, str | None], None],
+        begin: Callable[["Reply", Steps[None]], None],
         client: Client,
         queued_bytes: int,
     ) -> None:
         self._answered = answered
+        self._begin = begin
         self.client = client
         self.slot = client.slots.take()
         self.queued_bytes = queued_bytes
         self.is_answered = False
         self.begun: Begun | None = None
+        self.answered_ns = 0
+        self.running: Running | None = None
+        """The pieces that the call was cut into last."""
         self.throttle_ms = 0
 
     def __call__(self, parts: Sequence[Part] | None, close_reason: str | None) -> None:
         """Answer; as `Call` does."""
         self.is_answered = True
         self._answered(self, parts, close_reason)
+
+    def run(self, steps: Steps[None]) -> None:
+        """Go on with the request in pieces over turns."""
+        self._begin(self, steps)
 
 
 def framed(parts: Sequence[Part]) -> Sequence[Part]:

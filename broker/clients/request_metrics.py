@@ -1,14 +1,15 @@
 """Times, sizes and errors of requests about records: Kafka's RequestMetrics.
 
-A request costs two looks at a clock, three if its answer waits, and one row; what a metric says is
-made of the newest rows when it is asked for. Times are of one clock, in nanoseconds.
+A request costs two looks at a clock, three if its answer waits, another two of the driver for the
+answers that leave together, and one row, once its answer has left; what a metric says is made of
+the newest rows when it is asked for. Times are of one clock, in nanoseconds.
 
 apache/kafka: core/.../network/RequestChannel.scala (updateRequestMetrics), 4.3
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -23,22 +24,40 @@ Begun: TypeAlias = tuple[int, int, int, int, int]
 """A request behind its handler: kind, when it was received, begun, handled, and its bytes."""
 
 
+Row: TypeAlias = tuple[Begun, int, int, int, int]
+"""A request whose answer has left: what is begun, when it was answered, taken by the driver and
+sent, and its throttle time."""
+
+
+class AnsweredRequest(Protocol):
+    """A request behind its handler and its answer."""
+
+    begun: Begun | None
+    answered_ns: int
+    throttle_ms: int
+
+
 class RequestTimes(msgspec.Struct, frozen=True, gc=False):
     """The times of one answered request in nanoseconds, but for its throttle time, and its size."""
 
     queue_ns: int
-    """From the step that received it to its handler: requests before it, and the wait for room."""
+    """From the step that received it to its handler: requests and answers before it."""
     local_ns: int
     """Of its handler."""
     remote_ns: int
     """From the end of the handler to the answer: it waited for replicas or records."""
+    response_queue_ns: int
+    """From the answer to the driver: the rest of the step, and answers to earlier requests."""
+    send_ns: int
+    """From there until the socket had taken its last byte, or was closed."""
     throttle_ms: int
     size_bytes: int
 
     @property
     def total_ns(self) -> int:
-        """From the step that received it to the answer."""
-        return self.queue_ns + self.local_ns + self.remote_ns
+        """From the step that received it until its answer was sent."""
+        handled_ns = self.queue_ns + self.local_ns + self.remote_ns
+        return handled_ns + self.response_queue_ns + self.send_ns
 
 
 class KindCounts(msgspec.Struct, frozen=True, gc=False):
@@ -57,7 +76,7 @@ class _Kind:
 
     def __init__(self) -> None:
         self.count = 0
-        self.rows: deque[tuple[Begun, int, int]] = deque(maxlen=KEPT)
+        self.rows: deque[Row] = deque(maxlen=KEPT)
 
 
 class RequestMetrics:
@@ -81,13 +100,16 @@ class RequestMetrics:
         """Note the begin of a step, which receives requests."""
         self.step_ns = self.nanoseconds()
 
-    def answered(self, begun: Begun, answered_ns: int, throttle_ms: int) -> None:
-        """Note a request that is answered."""
-        kind = self._kinds.get(begun[0])
-        if kind is None:
-            kind = self._kinds[begun[0]] = _Kind()
-        kind.count += 1
-        kind.rows.append((begun, answered_ns, throttle_ms))
+    def sent(self, requests: Iterable[AnsweredRequest], taken_ns: int, sent_ns: int) -> None:
+        """Note requests whose answers left together."""
+        for each in requests:
+            begun = each.begun
+            assert begun is not None, "an answer leaves behind the handler"
+            kind = self._kinds.get(begun[0])
+            if kind is None:
+                kind = self._kinds[begun[0]] = _Kind()
+            kind.count += 1
+            kind.rows.append((begun, each.answered_ns, taken_ns, sent_ns, each.throttle_ms))
 
     def failed(self, api_key: int, code: int, count: int = 1) -> None:
         """Count an error of an answer, `none` too, as Kafka does."""
@@ -102,12 +124,16 @@ class RequestMetrics:
         }
 
 
-def _times(begun: Begun, answered_ns: int, throttle_ms: int) -> RequestTimes:
+def _times(
+    begun: Begun, answered_ns: int, taken_ns: int, sent_ns: int, throttle_ms: int
+) -> RequestTimes:
     _, received_ns, begun_ns, handled_ns, size_bytes = begun
     return RequestTimes(
         begun_ns - received_ns,
         handled_ns - begun_ns,
         answered_ns - handled_ns,
+        taken_ns - answered_ns,
+        sent_ns - taken_ns,
         throttle_ms,
         size_bytes,
     )

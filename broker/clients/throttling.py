@@ -8,12 +8,9 @@ apache/kafka: core/.../server/{KafkaApis,RequestHandlerHelper}.scala, 4.3
 """
 
 from collections.abc import Callable
-from typing import Final
 
-from broker.clients.client_quotas import ClientQuota, ClientQuotas
+from broker.clients.client_quotas import PERCENT_PER_NS, ClientQuota, ClientQuotas
 from quorum_controller.security.authorization import Caller
-
-_PERCENT_PER_NS: Final = 100 / 1_000_000_000
 
 
 class Throttle:
@@ -57,6 +54,12 @@ class Throttle:
         """Note the end of the handler: what follows is not of this request."""
         self._spent_ns = self._quotas.nanoseconds() - self._started_ns
 
+    def resumed(self) -> None:
+        """Go on behind a pause in the handler, which does not count."""
+        assert self._spent_ns is not None, "a pause begins with `handled`"
+        self._started_ns = self._quotas.nanoseconds() - self._spent_ns
+        self._spent_ns = None
+
     @property
     def fetch_bytes_max(self) -> float:
         """Bytes above which a Fetch would be throttled whatever came before: it never ended."""
@@ -95,7 +98,7 @@ class Throttle:
         spent_ns = self._spent_ns
         if spent_ns is None:
             spent_ns = self._quotas.nanoseconds() - self._started_ns
-        return spent_ns * _PERCENT_PER_NS
+        return spent_ns * PERCENT_PER_NS
 
     def _throttled(self, quota: ClientQuota, bytes_ms: int, time_ms: int) -> int:
         """The longer of two throttle times, which is noted with its quota."""

@@ -5,8 +5,9 @@ for the ends of its log. Only ready ones are fetched, and while the replication 
 only those of them that it does not throttle, or that do not lag. An answer for a partition that has
 changed in the meantime is ignored. Responses are taken in slices, as the budget of a turn has room;
 the request is in flight until the last, and the answer for a partition that changes between two is
-ignored from there on. A partition that cannot be replicated at all has failed: it
-leaves the fetcher, until metadata with another leader epoch assign it again.
+ignored from there on. So are all partitions delayed where a request has no usable response. One
+that cannot be replicated at all has failed: it leaves the fetcher, until metadata with another
+leader epoch assign it again.
 
                       .--- error ---> delayed --- time ---.
     assigned ---> ready <---------------------------------'
@@ -18,6 +19,7 @@ apache/kafka: core/.../server/{AbstractFetcherThread,ReplicaFetcherThread}.scala
 leaders answer diverging epochs)
 """
 
+from collections import deque
 from collections.abc import Mapping
 from itertools import islice
 from typing import Final
@@ -45,6 +47,12 @@ from wire.types import LeaderEpoch, Offset, TopicIdPartition
 _DISK_ERRORS: Final = (OSError, OutOfSpaceError, FsyncError)
 _UNUSABLE: Final = (UnexpectedOffsetError, ProducerStateError)
 """Errors of records that no repetition mends."""
+DELAY_UNITS: Final = 1
+"""Cost of a partition that is delayed because its request has no usable response."""
+END_UNITS: Final = 3
+"""Cost of the end of a delay."""
+ENDS_MIN: Final = 16
+"""Delays that a step ends also where others have spent the budget."""
 
 
 class Fetcher:
@@ -75,6 +83,8 @@ class Fetcher:
         self._is_in_flight = False
         self._rows = FetchedRows()
         """Of the response to the request in flight."""
+        self._to_delay: deque[FetchState] = deque()
+        """Those of a request in flight that has no usable response."""
 
     @property
     def is_idle(self) -> bool:
@@ -83,8 +93,8 @@ class Fetcher:
 
     @property
     def is_taking(self) -> bool:
-        """True if a part of a response is not taken."""
-        return bool(self._rows)
+        """True if a part of a response, or of its absence, is not taken."""
+        return bool(self._rows) or bool(self._to_delay)
 
     def lag(self, key: TopicIdPartition) -> int | None:
         """Lag of one partition; None before the first answer, or if it is not fetched here."""
@@ -182,7 +192,8 @@ class Fetcher:
         """The Fetch to send now, if any; it is in flight from here on."""
         if self._is_in_flight:
             return None
-        self._end_delays()
+        if not self._end_delays():
+            return None
         self._throttle()
         if not self._session.has_request:
             return None
@@ -200,12 +211,21 @@ class Fetcher:
             forgotten=part.forgotten,
         )
 
-    def _end_delays(self) -> None:
+    def _end_delays(self) -> bool:
+        """End delays that are over, as far as the budget has room; True if no other is over.
+
+        A Fetch that left with the first would keep the others waiting.
+        """
         now_ms = self._clock.now_ms
-        for state in list(self._delayed.values()):
+        count = max(ENDS_MIN, self._budget.left // END_UNITS)
+        for state in list(islice(self._delayed.values(), count + 1)):
             assert state.delayed_until_ms is not None, f"{state.key=} is not delayed"
             if state.delayed_until_ms > now_ms:
-                break
+                return True
+            if not count:
+                return False
+            count -= 1
+            self._budget.spend(END_UNITS)
             del self._delayed[state.key]
             state.delayed_until_ms = None
             log = self._log_of(state)
@@ -213,6 +233,7 @@ class Fetcher:
                 self._fail(state, "it has no log")
             else:
                 self._continue(state, log)
+        return True
 
     def _throttle(self) -> None:
         """Leave partitions that lag out of the next request if their quota is used up.
@@ -243,36 +264,36 @@ class Fetcher:
     def on_failure(self) -> None:
         """The request in flight has no response: all partitions wait."""
         assert self._is_in_flight, "no request is in flight"
-        assert not self._rows, "it has a response"
-        self._is_in_flight = False
+        assert not self.is_taking, "it has a response"
         self._session.on_failure()
-        self._delay_all()
-
-    def _delay_all(self) -> None:
-        for state in self._states.values():
-            if not state.is_asking:
-                self._delay(state)
+        self._to_delay.extend(self._states.values())
+        self.go_on()
 
     def on_response(self, response: ReplicaFetchResponse) -> None:
         """Begin to take the response to the request in flight, as far as the budget has room."""
         assert self._is_in_flight, "no request is in flight"
-        assert not self._rows, "it has one response"
+        assert not self.is_taking, "it has one response"
         verdict = self._session.on_response(response)
         if verdict is Verdict.TAKEN:
             self._rows = FetchedRows(response.partitions)
         elif verdict is Verdict.REFUSED:
             fields = {"code": response.code.name, "partitions": len(self._states)}
             self._effects.append(Log(LogLevel.WARN, "replica_fetch_refused", fields))
-            self._delay_all()
+            self._to_delay.extend(self._states.values())
         self.go_on()
 
     def go_on(self) -> None:
         """Take slices of rows while the budget has room; the last one ends the request."""
         rows, budget = self._rows, self._budget
+        while self._to_delay and budget.has_room:
+            state = self._to_delay.popleft()
+            budget.spend(DELAY_UNITS)
+            if self._states.get(state.key) is state and not state.is_asking:
+                self._delay(state)
         while rows and budget.has_room:
             if not self._takes(rows.first):
                 rows.leave_first()
-        self._is_in_flight = bool(rows)
+        self._is_in_flight = self.is_taking
 
     def _takes(self, row: FetchedRow) -> bool:
         """Take a slice of a row; True if there is another."""

@@ -139,6 +139,8 @@ class Fetchers:
         """Take a response and send the next request; after a failure that is left to `tick`."""
         if response is None:
             fetcher.on_failure()
+            if fetcher.is_taking:
+                self._taking[place] = fetcher
             self._end_if_idle(place)
             return
         fetcher.on_response(response)
@@ -146,7 +148,7 @@ class Fetchers:
 
     @property
     def is_busy(self) -> bool:
-        """True if responses are not taken, or only in part."""
+        """True if responses, or their absence, are not taken, or only in part."""
         return bool(self._taking)
 
     def go_on(self) -> None:

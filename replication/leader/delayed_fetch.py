@@ -32,12 +32,14 @@ class FetchStatus(msgspec.Struct, frozen=True, gc=False):
     request: FetchPartition
 
 
-def is_answered_at_once(params: FetchParams, rows: Sequence[FetchedPartition]) -> bool:
-    """True if a Fetch that read these rows does not wait for more."""
+def is_answered_at_once(
+    params: FetchParams, rows: Sequence[FetchedPartition], before_bytes: int = 0
+) -> bool:
+    """True if a Fetch that read these rows, and records before them, does not wait for more."""
     return (
         params.max_wait_ms <= 0
         or not rows
-        or sum(row.records_bytes for row in rows) >= params.min_bytes
+        or before_bytes + sum(row.records_bytes for row in rows) >= params.min_bytes
         or any(
             row.code is not ErrorCode.none
             or row.diverging_epoch is not None
@@ -129,7 +131,7 @@ class DelayedFetch(Generic[Request]):
     __slots__ = (
         "_bytes_of",
         "_is_throttled",
-        "_is_tried",
+        "_just_read",
         "_partition_of",
         "_statuses",
         "_throttled",
@@ -144,7 +146,7 @@ class DelayedFetch(Generic[Request]):
         self,
         request: Request,
         params: FetchParams,
-        statuses: Mapping[TopicIdPartition, FetchStatus],
+        statuses: dict[TopicIdPartition, FetchStatus],
         partition_of: PartitionOf,
         is_throttled: IsThrottled,
         held: Mapping[TopicIdPartition, PartitionRead] = MappingProxyType({}),
@@ -158,7 +160,8 @@ class DelayedFetch(Generic[Request]):
         """Reads of partitions to which nothing has happened since."""
         self.is_complete = False
         """True from the try that found it so; its deadline may have come before."""
-        self._is_tried = False
+        self._just_read: Mapping[TopicIdPartition, PartitionRead] = self.held
+        """Those of them that were read in this step; the next try does not look at them."""
         self.readable_bytes = 0
         """Bytes that could be read when each partition was looked at last."""
         self._bytes_of: dict[TopicIdPartition, int] = {}
@@ -166,13 +169,23 @@ class DelayedFetch(Generic[Request]):
         self._throttled: dict[TopicIdPartition, None] = {}
         """Partitions of which the follower gets nothing until the quota has room: no event."""
 
+    def add(
+        self,
+        statuses: Mapping[TopicIdPartition, FetchStatus],
+        held: Mapping[TopicIdPartition, PartitionRead],
+    ) -> None:
+        """Take more partitions, which have just been read; they are tried next."""
+        self._statuses.update(statuses)
+        self.held.update(held)
+        self._just_read = held
+
     def try_complete(self, changed: Iterable[TopicIdPartition]) -> bool:
         """True if the request is to be read and answered.
 
         Args:
             changed: the partitions to look at; the others are as they were.
         """
-        just_read, self._is_tried = {} if self._is_tried else self.held, True
+        just_read, self._just_read = self._just_read, {}
         for key in (*changed, *self._released()):
             if key in just_read:
                 continue

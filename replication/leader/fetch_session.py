@@ -64,6 +64,8 @@ class FetchSessionRequest(msgspec.Struct, frozen=True, kw_only=True):
     partitions: Mapping[PartitionKey, FetchPartition]
     """In the order of the request."""
     forgotten: Sequence[PartitionKey] = ()
+    prepared: "Mapping[PartitionKey, SessionPartition] | None" = None
+    """The partitions as `prepare` makes them, if that is done."""
 
 
 class SessionResponse(msgspec.Struct, frozen=True):
@@ -185,6 +187,16 @@ class FetchSession:
 
 TopicName = Callable[[bytes], str | None]
 """Function from the id of a topic to its name, None if there is none."""
+
+
+def prepare(
+    partitions: Mapping[PartitionKey, FetchPartition], topic_name: TopicName
+) -> dict[PartitionKey, SessionPartition]:
+    """Make the partitions of a full fetch."""
+    return {
+        key: SessionPartition(key, _name(key, topic_name), partition)
+        for key, partition in partitions.items()
+    }
 
 
 def next_epoch(epoch: int) -> int:
@@ -347,10 +359,11 @@ class FullFetch:
         self._cache = cache
         self._is_privileged = request.is_from_follower
         self._uses_topic_ids = request.version >= TOPIC_ID_VERSION
-        self._partitions = {
-            key: SessionPartition(key, _name(key, topic_name), partition)
-            for key, partition in request.partitions.items()
-        }
+        self._partitions = (
+            prepare(request.partitions, topic_name)
+            if request.prepared is None
+            else request.prepared
+        )
 
     def partitions(self) -> Sequence[SessionPartition]:
         """The partitions to read, in order."""

@@ -63,31 +63,41 @@ PartitionOf = Callable[[TopicIdPartition], Partition | ErrorCode]
 IsThrottled = Callable[[TopicIdPartition, NodeId], bool]
 
 
+class ReadFrom(msgspec.Struct, frozen=True):
+    """The partitions, replicas and throttles that reads look at."""
+
+    partition_of: PartitionOf
+    """A partition of this broker, or why there is none."""
+    selector: ReplicaSelector | None
+    """Of the replicas that consumers read from; None for the leader."""
+    is_throttled: IsThrottled
+    """Tells whether a follower gets no records of a partition now."""
+
+
 def read_partitions(
-    partition_of: PartitionOf,
+    read_from: ReadFrom,
     params: FetchParams,
     wanted: Iterable[WantedPartition],
     *,
     max_bytes: int,
     now_ms: int,
     updates_replicas: bool,
-    selector: ReplicaSelector | None = None,
-    is_throttled: IsThrottled = lambda _key, _replica_id: False,
+    at_least_one: bool = True,
 ) -> list[PartitionRead]:
     """Read partitions one after the other; the first records may exceed `max_bytes`.
 
     Args:
-        partition_of: a partition of this broker, or why there is none.
+        read_from: partitions, other replicas, throttles.
         params: of the request.
         wanted: its partitions.
         max_bytes: of all records.
         now_ms: instant of the request.
         updates_replicas: False when a fetch that has waited is read again.
-        selector: of the replicas that consumers read from; None for the leader.
-        is_throttled: tells whether a follower gets no records of a partition now.
+        at_least_one: False behind records of the same response: none may exceed `max_bytes`.
     """
+    partition_of, selector = read_from.partition_of, read_from.selector
     reads: list[PartitionRead] = []
-    at_least_one, follower_id = True, params.replica_id
+    follower_id = params.replica_id
     for each in wanted:
         partition = partition_of(each.key)
         try:
@@ -105,7 +115,7 @@ def read_partitions(
         except DISK_ERRORS as error:
             read = _without_read(each, ErrorCode.kafka_storage_error, error)
         if read.records is not None and follower_id is not None:
-            read = _without_throttled(read, follower_id, is_throttled)
+            read = _without_throttled(read, follower_id, read_from.is_throttled)
         reads.append(read)
         if read.row.records_bytes:
             at_least_one = False

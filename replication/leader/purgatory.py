@@ -8,7 +8,7 @@ apache/kafka: core/.../server/DelayedOperation.scala. One heap of deadlines repl
 wheel, and an operation leaves all its keys when it completes, so nothing is left to be purged.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -40,12 +40,14 @@ Operation = TypeVar("Operation", bound=DelayedOperation[Any])
 class Watched(Generic[Key, Operation]):
     """An operation in a purgatory."""
 
-    __slots__ = ("is_watched", "keys", "number", "operation")
+    __slots__ = ("is_open", "is_watched", "keys", "number", "operation")
 
-    def __init__(self, operation: Operation, keys: tuple[Key, ...], number: int) -> None:
+    def __init__(self, operation: Operation, keys: list[Key], number: int) -> None:
         self.operation = operation
         self.keys = keys
         self.number = number
+        self.is_open = False
+        """True while keys are added: it does not end before `Purgatory.close`."""
         self.is_watched = True
 
 
@@ -77,13 +79,41 @@ class Purgatory(Generic[Key, Operation]):
         once = tuple(dict.fromkeys(keys))
         if operation.try_complete(once):
             return None
-        watched = Watched(operation, once, next(self._numbers))
+        watched = Watched(operation, list(once), next(self._numbers))
         assert watched.keys, "only its deadline would reach an operation without keys"
         for key in watched.keys:
             self._by_key.setdefault(key, {})[watched.number] = watched
         heappush(self._deadlines, (deadline_ms, watched.number, watched))
         self.delayed_count += 1
         return watched
+
+    def open(self, operation: Operation) -> Watched[Key, Operation]:
+        """Take an operation whose keys come one after the other, and then `close`."""
+        watched = Watched[Key, Operation](operation, [], next(self._numbers))
+        watched.is_open = True
+        self.delayed_count += 1
+        return watched
+
+    def watch(self, watched: Watched[Key, Operation], keys: Sequence[Key]) -> None:
+        """Watch an open operation under more keys, and let it look at them."""
+        assert watched.is_open, f"{watched.number=}"
+        for key in keys:
+            of_key = self._by_key.setdefault(key, {})
+            if watched.number not in of_key:
+                of_key[watched.number] = watched
+                watched.keys.append(key)
+        watched.operation.try_complete(keys)
+
+    def close(self, watched: Watched[Key, Operation], deadline_ms: int) -> bool:
+        """Let an operation wait from now on; True if it is complete and has ended."""
+        assert watched.is_open, f"{watched.number=}"
+        watched.is_open = False
+        if watched.operation.try_complete(()):
+            self._end(watched)
+            return True
+        assert watched.keys, "only its deadline would reach an operation without keys"
+        heappush(self._deadlines, (deadline_ms, watched.number, watched))
+        return False
 
     def check(self, key: Key) -> list[Operation]:
         """Try the operations of a key, in the order in which they came; return the completed."""
@@ -105,7 +135,7 @@ class Purgatory(Generic[Key, Operation]):
     ) -> list[Operation]:
         completed = []
         for watched, changed in tried:
-            if watched.operation.try_complete(changed):
+            if watched.operation.try_complete(changed) and not watched.is_open:
                 self._end(watched)
                 completed.append(watched.operation)
         return completed

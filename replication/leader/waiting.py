@@ -3,12 +3,12 @@
 apache/kafka: core/.../server/DelayedOperation.scala (`DelayedOperationPurgatory`)
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, Generic, TypeVar
 
 from network.clock import Clock
-from replication.leader.purgatory import DelayedOperation, Purgatory
+from replication.leader.purgatory import DelayedOperation, Purgatory, Watched
 from wire.types import TopicIdPartition
 
 Withdraw = Callable[[], None]
@@ -59,6 +59,28 @@ class Waiting(Generic[Operation]):
             self._end(operation)
             return None
         return partial(self._purgatory.cancel, watched)
+
+    def open(self, operation: Operation) -> Watched[TopicIdPartition, Operation]:
+        """Take a request whose partitions come one after the other, and then `close`."""
+        return self._purgatory.open(operation)
+
+    def watch(
+        self, watched: Watched[TopicIdPartition, Operation], keys: Sequence[TopicIdPartition]
+    ) -> None:
+        """Let an open request look at more of its partitions, and follow them."""
+        self._purgatory.watch(watched, keys)
+
+    def close(self, watched: Watched[TopicIdPartition, Operation], wait_ms: int) -> Withdraw | None:
+        """End an open request that is complete; else let it wait from now on, as `add`."""
+        deadline_ms = self._clock.now_ms + min(wait_ms, WAIT_MS_MAX)
+        if self._purgatory.close(watched, deadline_ms):
+            self._end(watched.operation)
+            return None
+        return partial(self._purgatory.cancel, watched)
+
+    def cancel(self, watched: Watched[TopicIdPartition, Operation]) -> None:
+        """End a request without an answer; nothing if it has ended."""
+        self._purgatory.cancel(watched)
 
     def check(self, key: TopicIdPartition) -> None:
         """Try those that wait for a partition."""

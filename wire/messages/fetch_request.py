@@ -26,7 +26,10 @@ from wire.messages.fetch_versions import (
 )
 from wire.messages.field_reader import NOT_READABLE, FieldReader
 from wire.primitives import Buffer
+from wire.steps import Steps, finished
 
+PIECE: Final = 128
+"""Partitions that are read in one piece."""
 _INT32: Final = struct.Struct(">i")
 _LIMITS: Final = struct.Struct(">iiib")
 _SESSION: Final = struct.Struct(">ii")
@@ -72,7 +75,12 @@ class BrokerFetchRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode_fetch_request(version: int, body: Buffer, position: int = 0) -> BrokerFetchRequest:
-    """Read a request.
+    """Read a request at once; as `read_fetch_request`."""
+    return finished(read_fetch_request(version, body, position))
+
+
+def read_fetch_request(version: int, body: Buffer, position: int = 0) -> Steps[BrokerFetchRequest]:
+    """Read a request in pieces; each partition is a unit.
 
     Args:
         version: VERSION_MIN to VERSION_MAX.
@@ -87,12 +95,12 @@ def decode_fetch_request(version: int, body: Buffer, position: int = 0) -> Broke
     assert VERSION_MIN <= version <= VERSION_MAX, f"{version=}"
     reader = FieldReader(body, position, is_flexible=version >= FLEXIBLE_VERSION)
     try:
-        return _request(reader, version)
+        return (yield from _request(reader, version))
     except NOT_READABLE as error:
         raise RemoteProtocolError(f"Fetch {version} cannot be read: {error}") from error
 
 
-def _request(reader: FieldReader, version: int) -> BrokerFetchRequest:
+def _request(reader: FieldReader, version: int) -> Steps[BrokerFetchRequest]:
     replica_id = replica_epoch = -1
     if version < REPLICA_STATE_VERSION:
         (replica_id,) = reader.unpack(_INT32)
@@ -102,7 +110,7 @@ def _request(reader: FieldReader, version: int) -> BrokerFetchRequest:
     session_id, session_epoch = 0, -1
     if version >= SESSION_VERSION:
         session_id, session_epoch = reader.unpack(_SESSION)
-    partitions = _partitions(reader, version)
+    partitions = yield from _partitions(reader, version)
     forgotten = _forgotten(reader, version) if version >= SESSION_VERSION else ()
     rack_id = reader.text("rack id") if version >= RACK_VERSION else ""
     if version >= FLEXIBLE_VERSION:
@@ -124,13 +132,15 @@ def _request(reader: FieldReader, version: int) -> BrokerFetchRequest:
     )
 
 
-def _partitions(reader: FieldReader, version: int) -> tuple[RequestedPartition, ...]:
+def _partitions(reader: FieldReader, version: int) -> Steps[tuple[RequestedPartition, ...]]:
     partitions: list[RequestedPartition] = []
     for _ in range(reader.count()):
         topic = reader.topic(has_id=version >= TOPIC_ID_VERSION)
         for _ in range(reader.count()):
             partitions.append(_partition(reader, version, topic))
             reader.end()
+            if len(partitions) % PIECE == 0:
+                yield PIECE
         reader.end()
     return tuple(partitions)
 

@@ -33,7 +33,11 @@ from wire.messages.fields import (
     encode_tagged,
     encode_text,
 )
+from wire.steps import Steps, finished
 
+PIECE: Final = 128
+"""Answers that are written in one piece."""
+_ANSWER_UNITS: Final = 2
 _INT32: Final = struct.Struct(">i")
 _OFFSET: Final = struct.Struct(">q")
 _ERROR_AND_SESSION: Final = struct.Struct(">hi")
@@ -75,7 +79,29 @@ def encode_fetch_response(
     session_id: int = 0,
     endpoints: tuple[LeaderEndpoint, ...] = (),
 ) -> list[bytes]:
-    """Write a response, without a header.
+    """Write a response at once; as `write_fetch_response`."""
+    return finished(
+        write_fetch_response(
+            version,
+            answers,
+            throttle_time_ms=throttle_time_ms,
+            code=code,
+            session_id=session_id,
+            endpoints=endpoints,
+        )
+    )
+
+
+def write_fetch_response(
+    version: int,
+    answers: Sequence[FetchedPartition],
+    *,
+    throttle_time_ms: int = 0,
+    code: ErrorCode = ErrorCode.none,
+    session_id: int = 0,
+    endpoints: tuple[LeaderEndpoint, ...] = (),
+) -> Steps[list[bytes]]:
+    """Write a response, without a header, in pieces.
 
     Args:
         version: VERSION_MIN to VERSION_MAX.
@@ -101,6 +127,8 @@ def encode_fetch_response(
         for answer in of_topic:
             pieces.append(b"".join([*piece, _partition(version, answer)]))
             piece = [_tags(answer)] if is_flexible else []
+            if len(pieces) % PIECE == 0:
+                yield PIECE * _ANSWER_UNITS
         if is_flexible:
             piece.append(b"\0")
     if is_flexible:
@@ -111,7 +139,12 @@ def encode_fetch_response(
 
 def response_bytes(version: int, answers: Sequence[FetchedPartition]) -> int:
     """Size of a response with its records as quotas count it: with a length, without endpoints."""
-    pieces = encode_fetch_response(version, answers)
+    return finished(count_response_bytes(version, answers))
+
+
+def count_response_bytes(version: int, answers: Sequence[FetchedPartition]) -> Steps[int]:
+    """As `response_bytes`, in pieces."""
+    pieces = yield from write_fetch_response(version, answers)
     return _INT32.size + sum(map(len, pieces)) + sum(each.records_bytes for each in answers)
 
 

@@ -5,12 +5,15 @@ from datetime import timedelta
 from typing import Any
 
 from broker.effects import SendParts, SetReading
-from broker.events import TimeAdvanced
+from broker.events import FramesReceived, KernelBytes, TimeAdvanced
 from metadata.records import ClientQuotaRecord, QuotaEntity
 from network.sampled_rate import QuotaWindow
 from tests.broker.brokers import Driven, response
+from tests.broker.fronts import api_versions
 from tests.broker.metadata_log import A
-from wire.api_keys import LIST_OFFSETS
+from wire.api_keys import API_VERSIONS, LIST_OFFSETS
+from wire.api_table import api_versions_body
+from wire.connections.framing import frame
 from wire.messages import codec
 from wire.types import NodeId
 
@@ -50,7 +53,18 @@ def test_time_above_the_quota_of_the_image_mutes_the_connection() -> None:
     assert body.throttle_time == timedelta(seconds=1), "50 % in 4 s is 1 s above 10 % a second"
     assert driven.broker.next_deadline_ms() == 2_000
     driven.now_ms += 1_000
-    assert driven.step(TimeAdvanced()) == [SetReading(1, is_wanted=True)]
+    assert SetReading(1, is_wanted=True) in driven.step(TimeAdvanced())
+
+
+def test_time_of_the_kernel_counts_for_the_quota_of_the_image() -> None:
+    driven = limited("request_percentage", 10.0)
+    driven.step(FramesReceived(1, [api_versions(), api_versions()]))
+    answer = frame(codec.encode_response(API_VERSIONS, 4, 5, api_versions_body({})))
+    (sent,) = driven.step(KernelBytes(1, answer, 400_000_000))
+    assert response(API_VERSIONS, 4, sent.parts).throttle_time == timedelta(0)
+    sent, reading = driven.step(KernelBytes(1, answer, 100_000_000))
+    assert reading == SetReading(1, is_wanted=False)
+    assert response(API_VERSIONS, 4, sent.parts).throttle_time == timedelta(seconds=1)
 
 
 def test_the_throttle_time_of_time_is_at_most_a_window() -> None:

@@ -11,6 +11,7 @@ from broker.clients.front import CALLS_MAX, Front
 from broker.clients.request_metrics import RequestMetrics
 from broker.effects import Effect, OpenAtKernel, SendParts, SendToKernel, SetReading
 from network.clock import Clock, Now
+from network.memory_pool import MemoryPool
 from network.sampled_rate import QuotaWindow
 from network.turn_budget import TurnBudget
 from quorum_controller.security.authorization import Caller
@@ -24,6 +25,7 @@ from tests.broker.fronts import (
     is_open,
     list_offsets,
     request,
+    unmeasured,
 )
 from wire.api_keys import INIT_PRODUCER_ID, LIST_OFFSETS, METADATA, PRODUCE
 from wire.connections.framing import FrameReader, frame
@@ -113,7 +115,7 @@ def test_an_answer_has_its_length_with_slices() -> None:
     part = file_slice(MemoryVfs())
     fronts.answer(fronts.calls[0], b"ab", part)
     (sent,) = fronts.of(SendParts)
-    assert sent == SendParts(1, (b"\0\0\0\x0c", NO_ID, b"ab", part))
+    assert unmeasured(sent) == SendParts(1, (b"\0\0\0\x0c", NO_ID, b"ab", part))
     assert content(sent.parts) == b"\0\0\0\x0c" + NO_ID + b"ab23456"
     assert is_open(part), "the driver closes what it is to send"
 
@@ -176,7 +178,7 @@ def test_a_handler_that_answers_at_once() -> None:
     clock = Clock(Now(0, 0))
     front = Front(
         {LIST_OFFSETS: lambda call: call.answer_parts((b"now",))},
-        1,
+        MemoryPool(1),
         clock,
         effects,
         quotas=ClientQuotas(clock, QuotaWindow(), lambda: 0),

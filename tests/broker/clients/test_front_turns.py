@@ -1,8 +1,11 @@
 """Frames are taken as the budget of a turn has room, in order; the rest waits for the next."""
 
+import pytest
+
 from broker.clients.call import Call
 from broker.clients.front import BYTES_PER_UNIT, CALL_UNITS, FORWARD_UNITS, PARTITION_UNITS
 from broker.effects import CloseAtKernel, SendToKernel
+from network.memory_pool import counted_bytes_of
 from network.turn_budget import TurnBudget
 from tests.broker.fronts import Fronts, api_versions, list_offsets, produce
 from wire.connections.framing import frame
@@ -26,7 +29,8 @@ class Turning(Fronts):
             call.answer_parts(())
 
     def put(self, *frames: bytearray, connection_id: int = 1) -> None:
-        """Receive, without a turn."""
+        """Receive with memory, without a turn."""
+        self.memory.used_bytes += sum(map(counted_bytes_of, frames))
         self.front.received(connection_id, frames)
 
     def turn(self) -> int:
@@ -172,6 +176,38 @@ def test_a_closed_connection_whose_frames_wait_for_something_else_is_forgotten()
     front.turn()
     front.front.closed(2)
     assert len(front.front) == 0
+
+
+@pytest.mark.parametrize(
+    "end", ["by the client", "by the kernel", "by both", "bad bytes", "answer"]
+)
+@pytest.mark.parametrize("turns_before", [0, 1, 2])
+@pytest.mark.parametrize("is_answering", [True, False])
+def test_a_connection_that_ends_at_any_point_keeps_no_memory(
+    end: str, turns_before: int, *, is_answering: bool
+) -> None:
+    front = Turning(is_answering=is_answering)
+    front.open()
+    front.put(*(produce(100) for _ in range(20)))
+    answered: list[Call] = []
+    for _ in range(turns_before):
+        front.turn()
+    if end in ("by the client", "by both"):
+        front.front.closed(1)
+    if end in ("by the kernel", "by both"):
+        front.front.kernel_closed(1, "refused")
+    if end == "bad bytes":
+        front.front.broken(1, "bad")
+    elif end == "answer" and front.calls and not is_answering:
+        answered.append(front.calls[0])
+        front.end(front.calls[0], "refused")
+    while front.front.is_busy:
+        front.turn()
+    front.front.closed(1)
+    for call in [] if is_answering else front.calls:
+        if call not in answered:
+            front.end(call)
+    assert (len(front.front), front.memory.used_bytes) == (0, 0)
 
 
 def test_the_reason_to_close_waits_for_the_frames_before_it() -> None:

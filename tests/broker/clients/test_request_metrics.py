@@ -1,17 +1,38 @@
 """Times, sizes and errors of requests, measured at a front and in the answers of handlers."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from broker.clients.request_metrics import FETCH_FOLLOWER, KEPT, RequestMetrics, RequestTimes
+import pytest
+
+from broker.clients.front import CALLS_MAX
+from broker.clients.request_metrics import (
+    FETCH_FOLLOWER,
+    KEPT,
+    Begun,
+    RequestMetrics,
+    RequestTimes,
+)
+from broker.effects import SendParts
 from tests.broker.brokers import Driven
-from tests.broker.fronts import Fronts, list_offsets, produce, request
+from tests.broker.fronts import Fronts, api_versions, list_offsets, produce, request
 from wire.api_keys import DESCRIBE_LOG_DIRS, FETCH, LIST_OFFSETS, PRODUCE
 from wire.errors import ErrorCode
 from wire.messages import codec
 from wire.messages.error_codes import error_codes
 
-QUEUE, LOCAL, REMOTE = 1_000, 20_000, 300_000
+QUEUE, LOCAL, REMOTE, SEND = 1_000, 20_000, 300_000, 4_000_000
+STEP = 50_000_000
+"""Rest of the step behind an answer."""
+
+
+@dataclass
+class Answered:
+    """A request that is answered at once."""
+
+    begun: Begun | None
+    answered_ns: int = 0
+    throttle_ms: int = 0
 
 
 def ready(handle=lambda fronts, call: None) -> Fronts:
@@ -30,6 +51,9 @@ def ready(handle=lambda fronts, call: None) -> Fronts:
 
 
 def times_of(fronts, kind):
+    """Times of the only request, whose answer leaves now."""
+    fronts.now_ns += STEP
+    fronts.deliver(SEND)
     (found,) = fronts.metrics.kinds()[kind].newest
     return found
 
@@ -40,39 +64,83 @@ def test_a_request_that_waits_is_local_up_to_the_end_of_its_handler_and_remote_u
     assert fronts.metrics.kinds() == {}, "not answered"
     fronts.now_ns += REMOTE
     fronts.answer(fronts.calls[0], b"answer")
-    assert times_of(fronts, PRODUCE) == RequestTimes(QUEUE, LOCAL, REMOTE, 0, 100)
-    assert times_of(fronts, PRODUCE).total_ns == QUEUE + LOCAL + REMOTE
+    assert fronts.metrics.kinds() == {}, "not sent"
+    found = times_of(fronts, PRODUCE)
+    assert found == RequestTimes(QUEUE, LOCAL, REMOTE, STEP, SEND, 0, 100)
+    assert found.total_ns == QUEUE + LOCAL + REMOTE + STEP + SEND
 
 
 def test_a_request_that_is_answered_by_its_handler_is_never_remote():
     fronts = ready(lambda _, call: call.answer_parts([b"answer"]))
     fronts.receive(produce(100))
-    assert times_of(fronts, PRODUCE) == RequestTimes(QUEUE, LOCAL, 0, 0, 100)
+    assert times_of(fronts, PRODUCE) == RequestTimes(QUEUE, LOCAL, 0, STEP, SEND, 0, 100)
 
 
-def test_the_wait_for_room_is_time_in_the_queue():
+def test_answers_that_wait_for_earlier_ones_wait_for_the_driver_and_leave_together():
     fronts = ready()
-    fronts.receive(produce(900), produce(200))
-    assert len(fronts.calls) == fronts.front.queued_count == 1, "no room for the second"
+    fronts.receive(produce(20), api_versions(), produce(30))
+    fronts.answer(fronts.calls[1], b"second")
+    fronts.kernel_answers(b"")
+    fronts.deliver()
+    fronts.now_ns += REMOTE
+    fronts.answer(fronts.calls[0], b"first")
+    fronts.deliver(SEND)
+    first, second = fronts.metrics.kinds()[PRODUCE].newest
+    assert (first.response_queue_ns, first.send_ns) == (0, SEND)
+    assert (second.response_queue_ns, second.send_ns) == (REMOTE, SEND)
+    fronts.receive(api_versions())
+    fronts.kernel_answers(b"")
+    (alone,) = fronts.of(SendParts)
+    assert alone.sent is None, "answers of the kernel alone"
+
+
+@pytest.mark.parametrize("is_answering", [True, False])
+def test_a_request_without_an_answer_is_over_at_the_end_of_the_half_of_its_step(is_answering):
+    fronts = ready(lambda _, call: call.answer_nothing() if is_answering else None)
+    fronts.receive(produce(100))
+    if not is_answering:
+        fronts.end(fronts.calls[0])
+    assert fronts.of(SendParts) == []
+    assert times_of(fronts, PRODUCE) == RequestTimes(QUEUE, LOCAL, 0, STEP, 0, 0, 100)
+    assert times_of(fronts, PRODUCE) == RequestTimes(QUEUE, LOCAL, 0, STEP, 0, 0, 100), "once"
+
+
+def test_an_answer_that_waits_for_an_earlier_one_is_over_when_its_connection_closes():
+    fronts = ready()
+    fronts.receive(produce(20), api_versions(), produce(30), api_versions())
+    fronts.answer(fronts.calls[1], b"second")
+    fronts.kernel_answers(b"", b"")
+    fronts.front.closed(1)
+    assert times_of(fronts, PRODUCE).size_bytes == 30
+
+
+def test_the_wait_for_earlier_answers_is_time_in_the_queue():
+    fronts = ready()
+    fronts.receive(*[produce(20)] * CALLS_MAX, produce(200))
+    assert (len(fronts.calls), fronts.front.queued_count) == (CALLS_MAX, 1)
     fronts.now_ns += REMOTE
     fronts.metrics.step()
     fronts.answer(fronts.calls[0], b"")
     assert fronts.front.queued_count == 0
-    fronts.answer(fronts.calls[1], b"")
-    first, second = fronts.metrics.kinds()[PRODUCE].newest
-    assert (first.queue_ns, second.queue_ns) == (QUEUE, QUEUE + LOCAL + REMOTE)
+    for call in fronts.calls[1:]:
+        fronts.answer(call, b"")
+    fronts.deliver()
+    first, *_, last = fronts.metrics.kinds()[PRODUCE].newest
+    assert (first.queue_ns, last.queue_ns) == (QUEUE, QUEUE + CALLS_MAX * LOCAL + REMOTE)
 
 
 def test_frames_behind_waiting_ones_count_from_the_first_of_them():
     fronts = ready()
-    fronts.receive(produce(900), produce(200))
+    fronts.receive(*[produce(20)] * CALLS_MAX, produce(200))
     fronts.now_ns += REMOTE
     fronts.metrics.step()
     fronts.receive(produce(300))
-    for number in range(3):
-        fronts.answer(fronts.calls[number], b"")
+    for call in fronts.calls:
+        fronts.answer(call, b"")
+    fronts.deliver()
     newest = fronts.metrics.kinds()[PRODUCE].newest
-    assert [each.queue_ns >= QUEUE + LOCAL + REMOTE for each in newest] == [False, True, True]
+    waits_ns = QUEUE + CALLS_MAX * LOCAL + REMOTE
+    assert [each.queue_ns >= waits_ns for each in newest] == [*[False] * CALLS_MAX, True, True]
 
 
 def test_a_handler_tells_the_kind_and_the_time_for_which_a_client_is_throttled():
@@ -94,13 +162,14 @@ def test_a_client_that_has_gone_gets_no_answer_to_count():
     fronts.receive(produce(100))
     fronts.front.closed(1)
     fronts.answer(fronts.calls[0], b"late")
+    fronts.deliver()
     assert fronts.metrics.kinds() == {}
 
 
 def test_the_newest_requests_of_a_kind_are_kept_and_all_are_counted():
     metrics = RequestMetrics(lambda: 0)
     for number in range(KEPT + 3):
-        metrics.answered((PRODUCE, 0, 0, 0, number), 0, 0)
+        metrics.sent([Answered((PRODUCE, 0, 0, 0, number))], 0, 0)
     found = metrics.kinds()[PRODUCE]
     assert (found.count, len(found.newest)) == (KEPT + 3, KEPT)
     assert (found.newest[0].size_bytes, found.newest[-1].size_bytes) == (3, KEPT + 2)
@@ -112,9 +181,11 @@ def test_the_queue_of_a_broker_begins_with_its_step():
     driven.connect()
     driven.read_ns = [100, 130, 150]
     body = replace(codec.default_request(LIST_OFFSETS), replica_id=-1, topics=())
-    driven.request(LIST_OFFSETS, 7, body)
-    found = driven.broker.counts().request_times[LIST_OFFSETS]
-    assert (found.count, found.newest[0].queue_ns, found.newest[0].local_ns) == (1, 30, 20)
+    (answer,) = driven.request(LIST_OFFSETS, 7, body)
+    assert driven.broker.counts().request_times == {}
+    answer.sent(160, 190)
+    (found,) = driven.broker.counts().request_times[LIST_OFFSETS].newest
+    assert found == RequestTimes(30, 20, 0, 10, 30, 0, found.size_bytes)
 
 
 # ---- errors ----------------------------------------------------------------------------------

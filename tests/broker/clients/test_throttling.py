@@ -12,7 +12,7 @@ from broker.effects import SendParts, SetReading, UsedAtKernel
 from network.clock import Clock, Now
 from network.sampled_rate import QuotaWindow
 from quorum_controller.security.authorization import Caller
-from tests.broker.fronts import QUEUED_BYTES_MAX, Fronts, api_versions, list_offsets, produce
+from tests.broker.fronts import Fronts, api_versions, list_offsets, produce
 from wire.messages import codec
 
 ALICE = Caller("User:alice")
@@ -196,22 +196,6 @@ def test_a_connection_that_closes_while_it_is_throttled_is_forgotten():
     tick(fronts, 10_000)
     assert fronts.taken() == []
     assert fronts.front.next_ms() is None
-
-
-def test_a_throttled_connection_does_not_keep_others_from_the_bytes_that_calls_may_hold():
-    fronts = throttled_front(producer_byte_rate=100)
-    fronts.open(2)
-    fronts.open(3)
-    fronts.receive(produce(20))
-    fronts.receive(produce(QUEUED_BYTES_MAX - 20), connection_id=2)
-    fronts.receive(produce(20))
-    fronts.receive(produce(20), connection_id=3)
-    assert len(fronts.calls) == 2, "both wait for room"
-    fronts.calls[0].throttle._mute(500)
-    fronts.end(fronts.calls[1])
-    assert len(fronts.calls) == 3
-    tick(fronts, 500)
-    assert len(fronts.calls) == 4
 
 
 def test_a_throttled_connection_is_in_use():

@@ -243,3 +243,53 @@ def test_every_operation_ends_once_at_its_first_event_or_deadline(run):
     purgatory.expire(now_ms + 9)
     assert counts(purgatory) == (0, 0)
     assert purgatory._by_key == {}
+
+
+# -- operations whose keys come one after the other ------------------------------------------------
+
+
+def opened(*keys, is_ready=False):
+    purgatory, operation = Purgatory(), Wait(is_ready=is_ready)
+    watched = purgatory.open(operation)
+    for key in keys:
+        purgatory.watch(watched, [key])
+    return purgatory, operation, watched
+
+
+def test_an_open_operation_looks_at_its_keys_as_they_come_and_ends_when_it_is_closed():
+    purgatory, operation, watched = opened("a", "b", is_ready=True)
+    assert operation.changed == [("a",), ("b",)]
+    assert purgatory.check("a") == []
+    assert counts(purgatory) == (1, 2)
+    assert purgatory.close(watched, 10)
+    assert operation.changed[2:] == [("a",), ()]
+    assert counts(purgatory) == (0, 0)
+    assert purgatory.next_deadline_ms() is None
+
+
+def test_a_closed_operation_waits_for_its_keys_until_its_deadline():
+    purgatory, operation, watched = opened("a", "b")
+    assert purgatory.next_deadline_ms() is None
+    assert not purgatory.close(watched, 10)
+    assert purgatory.next_deadline_ms() == 10
+    operation.is_ready = True
+    assert purgatory.check("b") == [operation]
+    purgatory, operation, watched = opened("a")
+    purgatory.close(watched, 10)
+    assert purgatory.expire(10) == [operation]
+    assert counts(purgatory) == (0, 0)
+
+
+def test_an_open_operation_can_be_cancelled():
+    purgatory, _, watched = opened("a", "b")
+    purgatory.cancel(watched)
+    assert counts(purgatory) == (0, 0)
+
+
+def test_what_is_closed_has_keys_and_gets_no_more():
+    purgatory, _, watched = opened()
+    with pytest.raises(AssertionError, match="without keys"):
+        purgatory.close(watched, 10)
+    for again in (lambda: purgatory.close(watched, 1), lambda: purgatory.watch(watched, ["a"])):
+        with pytest.raises(AssertionError, match="number"):
+            again()

@@ -1,0 +1,253 @@
+"""The Fetch requests of a broker: read at once, parked, read again; in pieces where they are large.
+
+apache/kafka: core/.../server/ReplicaManager.scala (fetchMessages)
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from network.clock import Clock
+from replication.counters import Counters
+from replication.leader.delayed_fetch import DelayedFetch, FetchStatus, is_answered_at_once
+from replication.leader.fetch_params import FetchParams
+from replication.leader.fetching import (
+    PartitionOf,
+    PartitionRead,
+    ReadFrom,
+    ReadRules,
+    WantedPartition,
+    close_records,
+    read_partitions,
+)
+from replication.leader.isr import committed_isr
+from replication.leader.leadership import Changed
+from replication.leader.waiting import Waiting, Withdraw
+from wire.errors import ErrorCode
+from wire.steps import Steps
+from wire.types import NodeId, TopicIdPartition
+
+READ_PIECE: Final = 16
+"""Partitions that are read in one piece."""
+READ_UNITS: Final = 18
+"""Cost of a partition that is read, and watched."""
+
+Reads = Sequence[PartitionRead]
+AnswerFetch = Callable[[Reads], None]
+"""Function that takes the reads with their records: it sends or closes each."""
+ResumeFetch = Callable[[Steps[Reads]], None]
+"""Function that takes the reads behind a wait, which it makes in pieces; then as above."""
+
+
+class _Fetch(msgspec.Struct, frozen=True):
+    wanted: Sequence[WantedPartition]
+    max_bytes: int
+    answer: AnswerFetch | None = None
+    resume: ResumeFetch | None = None
+    """The one or the other."""
+
+
+class Fetches:
+    """The fetches, those that wait among them.
+
+    Args:
+        clock: of the broker.
+        partition_of: a partition of this broker, or why there is none.
+        took: called with what a read did to a partition.
+        on_failure: called with the partition at which a log directory failed, and the error.
+        counters: raised here.
+        rules: of reads.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        partition_of: PartitionOf,
+        took: Callable[[TopicIdPartition, Changed], None],
+        *,
+        on_failure: Callable[[TopicIdPartition, Exception], None],
+        counters: Counters,
+        rules: ReadRules,
+    ) -> None:
+        self._clock = clock
+        self._partition_of = partition_of
+        self._took = took
+        self._on_failure = on_failure
+        self._counters = counters
+        self._quota = rules.quota
+        self._read_from = ReadFrom(partition_of, rules.selector, self.is_throttled)
+        self.waiting = Waiting(clock, self._end)
+
+    def fetch(
+        self,
+        params: FetchParams,
+        wanted: Sequence[WantedPartition],
+        *,
+        max_bytes: int,
+        answer: AnswerFetch,
+    ) -> Withdraw | None:
+        """Read partitions; with too few records wait for more. None if that is answered.
+
+        Args:
+            params: of the request.
+            wanted: its partitions, in the order in which they are read.
+            max_bytes: of all records, unless the first batch is larger.
+            answer: called once; it has the reads and their records.
+        """
+        self._counters.fetch_requests += len(wanted)
+        withdraw = None
+        reads = self._read(params, wanted, max_bytes, updates_replicas=True)
+        if is_answered_at_once(params, [read.row for read in reads]):
+            answer(reads)
+        else:
+            close_records(reads)
+            fetch = DelayedFetch(
+                _Fetch(wanted, max_bytes, answer),
+                params,
+                _statuses(reads),
+                self._partition_of,
+                self.is_throttled,
+                _held(params, reads),
+            )
+            keys = [each.key for each in wanted]
+            withdraw = self.waiting.add(fetch, keys, params.max_wait_ms)
+        for read in reads:
+            self._took(read.wanted.key, read.changed)
+        return withdraw
+
+    def fetch_in_steps(
+        self,
+        params: FetchParams,
+        wanted: Sequence[WantedPartition],
+        *,
+        max_bytes: int,
+        park: Callable[[Withdraw | None], None],
+        resume: ResumeFetch,
+    ) -> Steps[Reads | None]:
+        """As `fetch`, in pieces: the reads to answer with; None for a request that waits.
+
+        A piece is watched as it is read, so that nothing which happens behind it is missed.
+
+        Args:
+            params: of the request.
+            wanted: its partitions, in the order in which they are read.
+            max_bytes: of all records, unless the first batch is larger.
+            park: called with what ends the wait, None if it is over.
+            resume: called once behind a wait, with the reads to answer with.
+        """
+        self._counters.fetch_requests += len(wanted)
+        reads: list[PartitionRead] = []
+        records_bytes, is_at_once = 0, not wanted
+        request = _Fetch(wanted, max_bytes, resume=resume)
+        fetch = DelayedFetch(request, params, {}, self._partition_of, self.is_throttled)
+        watched = self.waiting.open(fetch)
+        for some in _pieces(wanted):
+            new = self._read(
+                params,
+                some,
+                max(0, max_bytes - records_bytes),
+                updates_replicas=True,
+                at_least_one=records_bytes == 0,
+            )
+            reads += new
+            rows = [read.row for read in new]
+            is_at_once = is_at_once or is_answered_at_once(params, rows, records_bytes)
+            records_bytes += sum(row.records_bytes for row in rows)
+            if not is_at_once:
+                fetch.add(_statuses(new), _held(params, new))
+                self.waiting.watch(watched, [each.key for each in some])
+            for read in new:
+                self._took(read.wanted.key, read.changed)
+            yield len(new) * READ_UNITS
+        if is_at_once:
+            self.waiting.cancel(watched)
+            return reads
+        close_records(reads)
+        park(self.waiting.close(watched, params.max_wait_ms))
+        return None
+
+    def _end(self, fetch: DelayedFetch[_Fetch]) -> None:
+        """Answer a Fetch; a partition at whose log end nothing happened is not read again."""
+        request, held = fetch.request, fetch.held if fetch.is_complete else {}
+        if request.resume is not None:
+            request.resume(self._read_in_steps(fetch.params, request, held))
+            return
+        assert request.answer is not None, "it is answered, or goes on in pieces"
+        wanted = [each for each in request.wanted if each.key not in held]
+        again = iter(self._read(fetch.params, wanted, request.max_bytes, updates_replicas=False))
+        request.answer([held.get(each.key) or next(again) for each in request.wanted])
+
+    def _read_in_steps(
+        self,
+        params: FetchParams,
+        request: _Fetch,
+        held: Mapping[TopicIdPartition, PartitionRead],
+    ) -> Steps[Reads]:
+        """Read again in pieces what is not held."""
+        reads: list[PartitionRead] = []
+        records_bytes = 0
+        for some in _pieces(request.wanted):
+            wanted = [each for each in some if each.key not in held]
+            new = self._read(
+                params,
+                wanted,
+                max(0, request.max_bytes - records_bytes),
+                updates_replicas=False,
+                at_least_one=records_bytes == 0,
+            )
+            records_bytes += sum(read.row.records_bytes for read in new)
+            again = iter(new)
+            reads += [held.get(each.key) or next(again) for each in some]
+            yield len(some) + len(new) * READ_UNITS
+        return reads
+
+    def _read(
+        self,
+        params: FetchParams,
+        wanted: Sequence[WantedPartition],
+        max_bytes: int,
+        *,
+        updates_replicas: bool,
+        at_least_one: bool = True,
+    ) -> list[PartitionRead]:
+        reads = read_partitions(
+            self._read_from,
+            params,
+            wanted,
+            max_bytes=max_bytes,
+            now_ms=self._clock.now_ms,
+            updates_replicas=updates_replicas,
+            at_least_one=at_least_one,
+        )
+        for read in reads:
+            if read.failure is not None:
+                self._on_failure(read.wanted.key, read.failure)
+            if read.row.code is ErrorCode.corrupt_message:
+                self._counters.failed_fetch_requests += 1
+        return reads
+
+    def is_throttled(self, partition: TopicIdPartition, replica_id: NodeId) -> bool:
+        """True if a follower that is not in sync gets no records: the quota is used up."""
+        quota = self._quota
+        if not (quota.is_throttled(partition) and quota.is_exceeded):
+            return False
+        found = self._partition_of(partition)
+        leader = found if isinstance(found, ErrorCode) else found.leadership
+        return isinstance(leader, ErrorCode) or replica_id not in committed_isr(leader.state)
+
+
+def _statuses(reads: Reads) -> dict[TopicIdPartition, FetchStatus]:
+    return {read.wanted.key: FetchStatus(read.start, read.wanted.request) for read in reads}
+
+
+def _held(params: FetchParams, reads: Reads) -> dict[TopicIdPartition, PartitionRead]:
+    """Reads of a follower at the end of logs."""
+    if params.replica_id is None:
+        return {}
+    return {read.wanted.key: read for read in reads if read.is_at_end}
+
+
+def _pieces(wanted: Sequence[WantedPartition]) -> Iterable[Sequence[WantedPartition]]:
+    for start in range(0, len(wanted), READ_PIECE):
+        yield wanted[start : start + READ_PIECE]
