@@ -52,6 +52,7 @@ class Client:
         "kind",
         "listener",
         "sent_bytes",
+        "spent_ns",
         "used_ms",
     )
 
@@ -75,6 +76,7 @@ class Client:
         self.is_read = True
         self.is_taking = False
         self.sent_bytes = 0
+        self.spent_ns = 0
         self.used_ms = now_ms
 
 
@@ -138,6 +140,8 @@ class Connections:
         self.serves_clients = False
         """True once broker listeners are served, after `serve_clients`."""
         self._make_connection = make_connection
+        self.nanoseconds: Callable[[], int] = lambda: 0
+        """Clock that times the handlers of requests, if their time has a quota anywhere."""
 
     def __len__(self) -> int:
         """Return the number of open connections."""
@@ -274,8 +278,7 @@ class Connections:
         connection = client.connection
         connection.feed(content)
         client.is_taking = True
-        if self._backlog:
-            self._leave_backlog(client.connection_id)
+        self._leave_backlog(client.connection_id)
         sent_bytes_max = client.sent_bytes + RESPONSE_BYTES_PER_STEP
         for _ in range(REQUESTS_PER_STEP):
             if client.sent_bytes > sent_bytes_max:
@@ -326,11 +329,14 @@ class Connections:
 
     def _answered(self, client: Client, request: Request) -> Answered:
         """Return the function that answers a request; it ignores answers after the close."""
+        started_ns = self.nanoseconds()
 
         def answered(answer: Any) -> None:
             if self._clients.get(client.connection_id) is not client:
                 return
             connection = client.connection
+            if client.is_taking:
+                client.spent_ns += self.nanoseconds() - started_ns
             was_full = not client.is_taking and not connection.wants_bytes
             kind = type(answer)
             try:
@@ -347,7 +353,8 @@ class Connections:
             if content:
                 self._used(client)
                 client.sent_bytes += len(content)
-                self._effects.append(SendBytes(client.connection_id, content))
+                spent_ns, client.spent_ns = client.spent_ns, 0
+                self._effects.append(SendBytes(client.connection_id, content, spent_ns))
             if client.is_taking:
                 return
             if was_full and connection.wants_bytes:

@@ -21,6 +21,8 @@ class SendBytes(msgspec.Struct, frozen=True):
 
     connection_id: int
     data: bytes
+    spent_ns: int = 0
+    """Time that the handlers of the requests answered by it took, of those that did not wait."""
 
 
 class CloseConnection(msgspec.Struct, frozen=True):

@@ -72,7 +72,7 @@ class _Socket(asyncio.BaseProtocol):
         else:
             transport.pause_reading()
 
-    def write(self, content: bytes) -> None:
+    def write(self, content: bytes, spent_ns: int = 0) -> None:  # noqa: ARG002 - for other ends
         """Send; abort the connection if too many bytes are unsent."""
         transport = self.transport
         if transport is None or transport.is_closing():
@@ -97,8 +97,8 @@ class _Socket(asyncio.BaseProtocol):
 class InboundEnd(Protocol):
     """The other end of a connection to this node: a socket, or a client in this process."""
 
-    def write(self, content: bytes) -> None:
-        """Receive bytes from the node."""
+    def write(self, content: bytes, spent_ns: int = 0) -> None:
+        """Receive bytes from the node, and the time of the handlers of the requests."""
         ...
 
     def close(self) -> None:

@@ -219,7 +219,7 @@ class Driver:
     def _send(self, effect: SendBytes) -> None:
         socket = self._inbound.get(effect.connection_id)
         if socket is not None:
-            socket.write(effect.data)
+            socket.write(effect.data, effect.spent_ns)
 
     def _close(self, effect: CloseConnection) -> None:
         socket = self._inbound.pop(effect.connection_id, None)

@@ -62,7 +62,7 @@ class LocalClient:
         finally:
             self._waiting.pop(correlation_id, None)
 
-    def write(self, content: bytes) -> None:
+    def write(self, content: bytes, spent_ns: int = 0) -> None:  # noqa: ARG002 - has no quota
         """Receive bytes from the node and complete the requests that they answer."""
         if self._connection is None:
             return

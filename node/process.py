@@ -49,6 +49,7 @@ from node.logs import write_log
 from node.measuring import measured_decoding
 from node.records.broker_side import BrokerSide
 from node.records.records_reader import RecordsReader
+from node.records.writeback import system_start, vfs_with_writeback
 from storage.errors import (
     CorruptFileError,
     CorruptLogError,
@@ -80,9 +81,11 @@ PRELOADED = (54, 53, 52, 63, 62, 19, 20, 58, 59, 55, 60, 3, 70, 56, 73)
 """APIs whose schemas are loaded while the node idles, those of a failover first: a first use costs
 5 to 10 ms, which a new leader would add to the time without one, and a broker's first change of an
 ISR or of a log directory to a turn of its records."""
-SWITCH_INTERVAL_S = 0.0001
-"""Longest that one of two threads with Python to run keeps the other waiting, about: with Python's
-5 ms a busy data thread would delay each step of Raft by as much."""
+SWITCH_INTERVAL_S = 0.001
+"""Longest that one of two threads with Python to run keeps the other waiting, about. Python's 5 ms
+would hold up a step of Raft behind a long turn of the records. Much less does harm: a thread that
+waits wakes at each interval, and where other work fills the cores each time waits for one of them
+(docs/decisions/0020-switch-interval.md)."""
 PRELOAD_AFTER_S = 1.0
 PRELOAD_PAUSE_S = 0.05
 WITHOUT_EFFECT = "configuration_without_effect"
@@ -171,7 +174,7 @@ def _open(
     try:
         identity = prepare(vfs, config, format_cluster_id, partial(random_uuid, rng), at.wall_ms)
         guards = {path: threading.Lock() for path in config.log_dirs}
-        broker = _open_records(config, vfs, identity, at, guards) if config.is_broker else None
+        broker = _open_records(config, identity, at, guards) if config.is_broker else None
         kernel = Kernel(
             config,
             vfs,
@@ -182,7 +185,9 @@ def _open(
             decoding=measured_decoding(recorder),
             port=None
             if broker is None
-            else RecordsPort(broker.apis, guards.get(config.metadata_log_dir)),
+            else RecordsPort(
+                broker.apis, guards.get(config.metadata_log_dir), time.perf_counter_ns
+            ),
         )
     except OSError as error:
         where = ", ".join(config.log_dirs) if error.filename is None else error.filename
@@ -192,12 +197,12 @@ def _open(
 
 def _open_records(
     config: NodeConfig,
-    vfs: OsVfs,
     identity: Identity,
     at: Now,
     guards: Mapping[str, AbstractContextManager[object]],
 ) -> Broker:
     """Make the records of a broker; each of the two values of a node has its own randomness."""
+    vfs = vfs_with_writeback(system_start())
     return Broker(
         records_config(config, identity.directory_ids),
         vfs,
@@ -262,7 +267,11 @@ async def _serve(
 
 def _broker_side(broker: Broker, loop: asyncio.AbstractEventLoop) -> BrokerSide:
     return BrokerSide(
-        broker, loop, _loop_factory()(), frame_bytes_max=broker.config.request_bytes_max
+        broker,
+        loop,
+        _loop_factory()(),
+        frame_bytes_max=broker.config.request_bytes_max,
+        pool=broker.memory,
     )
 
 
@@ -281,7 +290,11 @@ def _identity_fields(config: NodeConfig, kernel: Kernel) -> dict[str, object]:
 def _records_reader(
     broker: Broker | None, side: BrokerSide | None, loop: asyncio.AbstractEventLoop
 ) -> RecordsReader | None:
-    return None if broker is None or side is None else RecordsReader(broker, loop, side.run)
+    return (
+        None
+        if broker is None or side is None
+        else RecordsReader(broker, loop, side.run, side.longest_turn)
+    )
 
 
 def _http(

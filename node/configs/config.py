@@ -43,7 +43,7 @@ from node.configs.listeners import (
 from node.configs.properties import PropertiesError, parse_properties
 from node.configs.records_config import check_records
 from node.errors import ConfigError, shortened
-from quorum_controller.config import ElectionIntervals, TokenSettings
+from quorum_controller.config import ElectionIntervals, MutationWindow, TokenSettings
 from quorum_controller.security.authorization import AccessRules
 from wire.types import Endpoint, NodeId
 
@@ -140,6 +140,7 @@ def node_config(properties: Mapping[str, str], *, host_name: str = "localhost") 
         access=_access(given, groups["access"]),
         tokens=_tokens(given, groups["tokens"]),
         elections=_elections(groups["elections"]),
+        mutations=MutationWindow(**groups["mutations"]),
         inspection_listener=inspection_listener(given.get(INSPECTION_KEY, "")),
         properties=tuple(sorted(given.items())),
         unknown_keys=unknown_keys,

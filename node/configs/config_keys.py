@@ -12,6 +12,7 @@ and Kafka's act on them.
 
 from typing import Final, NamedTuple
 
+from broker.replicas.topic_settings import VALIDATION_KEY
 from kernel.serving.auto_topics import INTERNAL_KEYS
 from node.configs.listeners import ADDRESS_LIMITS_KEY, INSPECTION_KEY
 from node.configs.record_keys import LONG_MAX, RECORDS_KEYS, SELECTOR_KEY, TOPIC_DEFAULT_KEYS
@@ -104,6 +105,8 @@ NUMBERS: Final = (
     Whole("delegation.token.max.lifetime.ms", "tokens", "max_lifetime_ms", 1, LONG_MAX),
     Whole("delegation.token.expiry.time.ms", "tokens", "expiry_ms", 1, LONG_MAX),
     Whole("delegation.token.expiry.check.interval.ms", "tokens", "sweep_interval_ms", 1, LONG_MAX),
+    Whole("controller.quota.window.num", "mutations", "count", 1),
+    Whole("controller.quota.window.size.seconds", "mutations", "size_seconds", 1),
     Whole("num.partitions", "topics", "partition_count", 1),
     Whole("default.replication.factor", "topics", "replication_factor", INT_MIN),
     Whole("socket.request.max.bytes", "connections", "request_bytes_max", 1),
@@ -158,7 +161,7 @@ OLDER_KEYS: Final = frozenset(
     {"leader.imbalance.per.broker.percentage", "metadata.log.segment.min.bytes"}
 )
 """Keys of Kafka 3.9 removed in 4.x, without effect here."""
-ABOUT_RECORDS: Final = RECORDS_KEYS | TOPIC_DEFAULT_KEYS | {SELECTOR_KEY}
+ABOUT_RECORDS: Final = RECORDS_KEYS | TOPIC_DEFAULT_KEYS | {SELECTOR_KEY, VALIDATION_KEY}
 ACTED_ON: Final = (
     READ_BY_HAND
     | STATIC_DEFAULTS

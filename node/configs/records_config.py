@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from broker.config import RecordsConfig, UpkeepConfig
+from broker.replicas.topic_settings import VALIDATION_KEY, VALIDATIONS
 from kernel.config import NodeConfig
 from metadata.config_schema import broker_configs
 from metadata.config_values import parse_value
@@ -104,6 +105,10 @@ def _whole(text: str, key: str) -> int:
 
 def _check(config: RecordsConfig, given: Mapping[str, str]) -> None:
     """Refuse values that do not fit, as KafkaConfig.validateValues does."""
+    validation = given.get(VALIDATION_KEY, VALIDATIONS[0])
+    if validation not in VALIDATIONS:
+        reason = f"String must be one of: {', '.join(VALIDATIONS)}"
+        raise ConfigError.invalid(validation, VALIDATION_KEY, reason)
     wait_ms = config.replica_fetch.wait_ms_max
     if int(given.get("log.roll.ms") or 1) < 1:
         raise ConfigError("log.roll.ms must be greater than or equal to 1")

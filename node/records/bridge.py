@@ -29,6 +29,7 @@ _KERNEL_EVENTS: Final[Mapping[type, Callable[[Any], kernel_events.Event]]] = {
     records.CloseAtKernel: lambda e: kernel_events.ConnectionClosed(e.connection_id),
     records.Ask: lambda e: kernel_events.RecordsAsked(e.token, e.api_key, e.body),
     records.Ready: lambda _: kernel_events.RecordsReady(),
+    records.Alive: lambda _: kernel_events.RecordsAlive(),
     records.DirectoryFailed: lambda e: kernel_events.RecordsDirectoryFailed(e.path, e.is_last),
     records.Stopped: lambda e: kernel_events.RecordsStopped(e.clean),
 }
@@ -113,9 +114,9 @@ class Twin:
         self._end = end
         self._id = connection_id
 
-    def write(self, content: bytes) -> None:
+    def write(self, content: bytes, spent_ns: int = 0) -> None:
         """Take bytes of responses for the client."""
-        self._end.queue(records_events.KernelBytes(self._id, content))
+        self._end.queue(records_events.KernelBytes(self._id, content, spent_ns))
 
     def close(self) -> None:
         """Close the connection, behind what was written."""

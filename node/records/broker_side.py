@@ -8,6 +8,7 @@ import socket
 from collections.abc import Sequence
 
 from kernel.events import Event
+from network.memory_pool import MemoryPool
 from node.driver import Driver
 from node.records.bridge import ToKernel, ToRecords
 from node.records.data_loop import DataLoop, Records
@@ -23,6 +24,7 @@ class BrokerSide:
         main_loop: of the kernel's driver.
         data_loop: a new loop, closed with this object.
         frame_bytes_max: size above which a request breaks its connection.
+        pool: of the memory of requests; `records` gives back what it holds.
     """
 
     def __init__(
@@ -32,6 +34,7 @@ class BrokerSide:
         data_loop: asyncio.AbstractEventLoop,
         *,
         frame_bytes_max: int,
+        pool: MemoryPool,
     ) -> None:
         self._main_loop = main_loop
         self._driver: Driver | None = None
@@ -40,11 +43,14 @@ class BrokerSide:
             records,
             ToKernel(self._to_kernel),
             frame_bytes_max=frame_bytes_max,
+            pool=pool,
             failed=self._failed,
             loop=data_loop,
         )
         self.run = self._data.run_threadsafe
         """Runs a function on the thread of the records, between two turns."""
+        self.longest_turn = self._data.longest_turn
+        """Of that thread, read there."""
         self.end = ToRecords(self._data.post_threadsafe)
         """For the driver: takes the effects that are meant for the records."""
 

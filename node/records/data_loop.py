@@ -28,6 +28,7 @@ from broker.effects import (
     SetReading,
 )
 from broker.events import Event, Now, TimeAdvanced, WorkDone
+from network.memory_pool import MemoryPool
 from node.clocks import now
 from node.connections import Peers
 from node.deadline_timer import DeadlineTimer
@@ -64,6 +65,7 @@ class DataLoop:
         records: stepped here, and nowhere else.
         kernel: takes the effects that are meant for the kernel to the main thread.
         frame_bytes_max: size above which a frame breaks its connection.
+        pool: of the memory of requests; `records` gives back what it holds.
         failed: called with the error that ended this loop, on its thread.
         loop: a new loop; it is closed with this object.
     """
@@ -74,6 +76,7 @@ class DataLoop:
         kernel: ToKernel,
         *,
         frame_bytes_max: int,
+        pool: MemoryPool,
         failed: Callable[[BaseException], None],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
@@ -88,7 +91,7 @@ class DataLoop:
             loop, records.next_deadline_ms, lambda: self.post(TimeAdvanced())
         )
         self.longest_turn = LongestTurn()
-        self._sockets = RecordSockets(loop, self.post, frame_bytes_max)
+        self._sockets = RecordSockets(loop, self.post, frame_bytes_max, pool)
         self._peers = Peers(loop, self.post)
         self._lanes = Lanes(loop)
         self._closed = loop.create_future()
@@ -194,12 +197,13 @@ class DataLoop:
         for effect in effects:
             self._perform[type(effect)](effect)
         self._sockets.send()
+        self._sockets.grant()
         self._kernel.flush()
 
     # ---- effects ---------------------------------------------------------------------------
 
     def _send(self, effect: SendParts) -> None:
-        self._sockets.add(effect.connection_id, effect.parts)
+        self._sockets.add(effect.connection_id, effect.parts, effect.sent)
 
     def _close_connection(self, effect: CloseConnection) -> None:
         self._sockets.close_connection(effect.connection_id)

@@ -77,6 +77,8 @@ class Output:
         """Bytes of the slice at the head of `_parts` that are sent or in `_pieces`."""
         self._is_filled = False
         """True if the next read was made ready by the read-ahead: it is not probed again."""
+        self.added_bytes = 0
+        """Bytes since the begin, sent or not."""
         self.memory_bytes = 0
         """Unsent bytes held in memory."""
         self.slice_bytes = 0
@@ -87,6 +89,11 @@ class Output:
         """True if all is sent."""
         return not self._pieces and not self._parts
 
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes since the begin that are not unsent; all of them behind `drop`."""
+        return self.added_bytes - self.memory_bytes - self.slice_bytes
+
     def add(self, parts: Sequence[Part]) -> None:
         """Queue parts behind all others."""
         for part in parts:
@@ -94,11 +101,13 @@ class Output:
                 self._add_slice(part)
             elif part:
                 self._parts.append(part)
+                self.added_bytes += len(part)
                 self.memory_bytes += len(part)
 
     def _add_slice(self, part: FileSlice) -> None:
         if part.size_bytes:
             self._parts.append(part)
+            self.added_bytes += part.size_bytes
             self.slice_bytes += part.size_bytes
         else:
             part.file.close()

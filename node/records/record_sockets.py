@@ -7,13 +7,16 @@ others.
 
 Back-pressure: while much output of a connection is unsent, its input is not read; above
 OUTPUT_BYTES_MAX of memory the peer counts as dead. Files take no memory and are counted apart.
+Nor is a connection read whose next frame waits for memory of the pool (`network.memory_pool`). A
+frame holds that memory until the broker gives it back; what is not delivered gives it back here.
 """
 
 import asyncio
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from time import perf_counter_ns as nanoseconds
 from typing import Final
 
 from broker.effects import Log, LogLevel, Part
@@ -26,16 +29,20 @@ from broker.events import (
 )
 from network.frame_assembly import GRANT_BYTES, SHARED_BYTES, FrameAssembly
 from network.frame_memory import FrameMemory
+from network.memory_pool import MemoryPool
 from node.connections import CLOSE_SECONDS_MAX, OUTPUT_BYTES_HIGH, OUTPUT_BYTES_MAX
 from node.logs import write_log
 from node.records.read_ahead import IsCached, ReadAhead, is_cached
 from node.records.record_listener import RecordListener
 from node.records.record_output import Output, Sent, UnreadableSliceError, close_files
+from node.records.stalled_requests import INTERVAL_S, Progress, StalledRequests
 
 SLICE_BYTES_HIGH: Final = 64 * 1024 * 1024
 """Unsent bytes of files above which a connection is no longer read: more than one response has."""
 READ_BYTES_PER_TURN: Final = 4 * 1024 * 1024
 FRAMES_PER_TURN: Final = 64
+OnSent = Callable[[int, int], None]
+"""Told when a response was taken for sending and when it was sent, in nanoseconds."""
 FIRST_CONNECTION_ID: Final = 1 << 32
 """Ids below it are those of the kernel's own connections."""
 _ABORT: Final = struct.pack("ii", 1, 0)
@@ -61,6 +68,8 @@ class RecordSocket:
         self._waiting: deque[bytearray] = deque()
         """Whole frames for the next turns."""
         self._output = Output(connection, is_cached=owner.is_cached)
+        self._responses: deque[tuple[int, int, OnSent]] = deque()
+        """Ends of unsent responses in the output, when they were taken, and who is told."""
         self._is_read = True
         """False while the broker takes no frames."""
         self._is_read_by_kernel = False
@@ -101,20 +110,32 @@ class RecordSocket:
         is_wanted = self._wants_frames
         if is_wanted and self._waiting and self._delivery is None:
             self._delivery = self._loop.call_soon(self._deliver_waiting)
-        wants_reader = is_wanted and not self._waiting
+        wants_reader = is_wanted and not self._waiting and not self._frames.is_starved
         if wants_reader and not self._has_reader:
             self._loop.add_reader(self._number, self._on_readable)
         elif self._has_reader and not wants_reader:
             self._loop.remove_reader(self._number)
         self._has_reader = wants_reader
+        if self._frames.is_starved:
+            self._owner.watch_stalled()
+
+    @property
+    def progress(self) -> Progress | None:
+        """Measure of the request that holds memory and is read; None without one."""
+        return self._frames.progress if self._has_reader else None
+
+    def cut_stalled(self) -> None:
+        """Cut the connection: its request does not go on."""
+        self._cut("half a request holds memory for which others wait")
 
     def _on_readable(self) -> None:
         left = READ_BYTES_PER_TURN
         while left > 0 and len(self._waiting) < FRAMES_PER_TURN:
+            is_large = self._frames.is_within_frame
             buffer = self._frames.buffer()
             try:
                 count = self._socket.recv_into(buffer)
-            except (BlockingIOError, InterruptedError):
+            except BlockingIOError:
                 break
             except OSError:
                 self._deliver()
@@ -129,10 +150,22 @@ class RecordSocket:
             if self._frames.failure is not None:
                 self._broken(self._frames.failure)
                 return
-            if is_drained:
+            has_ended = is_large and not self._frames.is_within_frame
+            if is_drained or has_ended or self._frames.is_starved:
+                # Behind a large frame the broker may mute the connection before the next one takes
+                # memory.
                 break
             left -= count
         self._deliver()
+        self.apply_reading()
+
+    def granted(self) -> None:
+        """Go on with the frame that waited for memory, for which there is room."""
+        self._waiting += self._frames.granted()
+        if self._frames.failure is not None:
+            self._broken(self._frames.failure)
+        else:
+            self.apply_reading()
 
     def _deliver(self) -> None:
         """Give the broker the next frames; the rest waits for the next turn."""
@@ -140,20 +173,27 @@ class RecordSocket:
         if waiting:
             frames = [waiting.popleft() for _ in range(min(len(waiting), FRAMES_PER_TURN))]
             self._owner.post(FramesReceived(self._id, frames))
-            self.apply_reading()
 
     def _deliver_waiting(self) -> None:
         self._delivery = None
         if self._wants_frames:
             self._deliver()
+            self.apply_reading()
 
     def _broken(self, reason: str) -> None:
         """Stop reading for ever: the broker closes the connection behind its answers."""
         while self._waiting:
             self._deliver()
-        self._is_closing = True
-        self.apply_reading()
+        self._stop_reading()
         self._owner.post(ConnectionBroken(self._id, reason))
+
+    def _stop_reading(self) -> None:
+        """Read nothing more, and give back the memory of what is not delivered."""
+        self._is_closing = True
+        self._frames.close()
+        self._owner.drop(self._waiting)
+        self._waiting.clear()
+        self.apply_reading()
 
     def _ended_by_peer(self) -> None:
         self._owner.report_closed(self._id)
@@ -161,9 +201,11 @@ class RecordSocket:
 
     # ---- writing -----------------------------------------------------------------------------
 
-    def add(self, parts: Sequence[Part]) -> None:
+    def add(self, parts: Sequence[Part], taken_ns: int, sent: OnSent | None) -> None:
         """Queue parts, which `send` sends; cut the connection if too many bytes are unsent."""
         self._output.add(parts)
+        if sent is not None:
+            self._responses.append((self._output.added_bytes, taken_ns, sent))
         if self._output.memory_bytes > OUTPUT_BYTES_MAX:
             self._cut("the peer does not read")
 
@@ -185,11 +227,19 @@ class RecordSocket:
         if sent is Sent.COLD:
             self._is_filling = True
             self._owner.fill(output, self._filled)
+        self._note_sent()
         self._set_writing(is_wanted=sent in (Sent.BLOCKED, Sent.TURN_OVER))
         if self._limit is not None and output.is_empty:
             self.end()
         else:
             self.apply_reading()
+
+    def _note_sent(self) -> None:
+        """Tell of the responses that have left whole."""
+        responses, sent_bytes = self._responses, self._output.sent_bytes
+        while responses and responses[0][0] <= sent_bytes:
+            _, taken_ns, sent = responses.popleft()
+            sent(taken_ns, nanoseconds())
 
     def _filled(self) -> None:
         self._is_filling = False
@@ -210,8 +260,7 @@ class RecordSocket:
         """Close after sending the unsent bytes, or after CLOSE_SECONDS_MAX without them."""
         if self._limit is not None or self._has_ended:
             return
-        self._is_closing = True
-        self.apply_reading()
+        self._stop_reading()
         self._limit = self._loop.call_later(CLOSE_SECONDS_MAX, self.abort)
         if self._output.is_empty:
             self.end()
@@ -236,13 +285,14 @@ class RecordSocket:
 
     def end(self) -> None:
         """Close now: what the operating system has taken still leaves."""
-        self._has_ended = self._is_closing = True
-        self.apply_reading()
+        self._has_ended = True
+        self._stop_reading()
         self._set_writing(is_wanted=False)
         for handle in (self._delivery, self._limit):
             if handle is not None:
                 handle.cancel()
         self._output.drop()
+        self._note_sent()
         self._socket.close()
         self._owner.forget(self)
 
@@ -254,7 +304,9 @@ class RecordSockets:
         loop: in whose thread everything here runs.
         post: gets the events; connections get ids from FIRST_CONNECTION_ID.
         frame_bytes_max: size above which a frame breaks its connection.
+        pool: of the memory of frames, which who gets them gives back.
         is_cached: tells whether bytes of a file can be read without the disk.
+        stalled_s: time between two looks for requests that hold memory and do not go on.
     """
 
     def __init__(
@@ -262,13 +314,16 @@ class RecordSockets:
         loop: asyncio.AbstractEventLoop,
         post: Callable[[Event], None],
         frame_bytes_max: int,
+        pool: MemoryPool,
         *,
         is_cached: IsCached = is_cached,
+        stalled_s: float = INTERVAL_S,
     ) -> None:
         self.loop = loop
         self.post = post
         self.is_cached = is_cached
         self._frame_bytes_max = frame_bytes_max
+        self._pool = pool
         self._shared = memoryview(bytearray(SHARED_BYTES))
         """Received into by every connection that is not within a frame."""
         self._memory = FrameMemory(GRANT_BYTES)
@@ -278,8 +333,11 @@ class RecordSockets:
         """The connections that are open for the broker."""
         self._sockets: dict[RecordSocket, None] = {}
         """All that have not ended: a closed one may have unsent bytes."""
+        self._taken_ns = 0
+        """Time of the first of those parts."""
         self._unsent: dict[RecordSocket, None] = {}
         """Connections with parts that were queued since the last `send`."""
+        self._stalled = StalledRequests(loop, pool, self._unfinished, self._cut_stalled, stalled_s)
         self._next_id = FIRST_CONNECTION_ID
 
     def listen(self, listener: str, bound: Sequence[socket.socket]) -> None:
@@ -292,7 +350,13 @@ class RecordSockets:
     def _accept(self, listener: str, connection: socket.socket, host: str) -> None:
         connection_id = self._next_id
         self._next_id += 1
-        frames = FrameAssembly(self._frame_bytes_max, self._shared, self._memory)
+        frames = FrameAssembly(
+            self._frame_bytes_max,
+            self._shared,
+            self._memory,
+            pool=self._pool,
+            connection_id=connection_id,
+        )
         opened = RecordSocket(self, connection, connection_id, frames)
         self._by_id[connection_id] = opened
         self._sockets[opened] = None
@@ -304,20 +368,35 @@ class RecordSockets:
 
     # ---- effects -----------------------------------------------------------------------------
 
-    def add(self, connection_id: int, parts: Sequence[Part]) -> None:
-        """Queue parts, which `send` sends; they are dropped if the connection has closed."""
+    def add(self, connection_id: int, parts: Sequence[Part], sent: OnSent | None = None) -> None:
+        """Queue parts, which `send` sends; they are dropped if the connection has closed.
+
+        Args:
+            connection_id: of the connection.
+            parts: of responses.
+            sent: told once when they were taken, and when they had left or were dropped.
+        """
+        if not self._unsent:
+            self._taken_ns = nanoseconds()
         to = self._by_id.get(connection_id)
         if to is None:
             close_files(parts)
+            if sent is not None:
+                sent(self._taken_ns, self._taken_ns)
         else:
             self._unsent[to] = None
-            to.add(parts)
+            to.add(parts, self._taken_ns, sent)
 
     def send(self) -> None:
         """Send what was queued: the answers of a step leave together."""
         unsent, self._unsent = self._unsent, {}
         for one in unsent:
             one.send()
+
+    def grant(self) -> None:
+        """Go on with the connections that wait for memory, while there is room: ends each step."""
+        while (connection_id := self._pool.first_with_room()) is not None:
+            self._by_id[connection_id].granted()
 
     def set_reading(self, connection_id: int, *, is_wanted: bool) -> None:
         """Read from a connection, or leave its bytes in the operating system's buffer."""
@@ -344,7 +423,15 @@ class RecordSockets:
         self._by_id.clear()
         for one in list(self._sockets):
             one.end()
+        self._stalled.stop()
         self._read_ahead.close()
+
+    def _unfinished(self) -> dict[int, Progress]:
+        all_ = {key: each.progress for key, each in self._by_id.items()}
+        return {key: progress for key, progress in all_.items() if progress is not None}
+
+    def _cut_stalled(self, connection_id: int) -> None:
+        self._by_id[connection_id].cut_stalled()
 
     # ---- for the connections -----------------------------------------------------------------
 
@@ -352,6 +439,18 @@ class RecordSockets:
         """Tell the broker of the end of a connection, unless the broker closed it."""
         if self._by_id.pop(connection_id, None) is not None:
             self.post(ConnectionClosed(connection_id))
+
+    def drop(self, frames: Iterable[bytearray]) -> None:
+        """Give back the memory of frames that are not delivered, and what was received of others.
+
+        Who waits for it goes on in the next turn of the loop.
+        """
+        self._pool.drop(frames)
+        self.loop.call_soon(self.grant)
+
+    def watch_stalled(self) -> None:
+        """Look for requests that do not go on: one waits for memory."""
+        self._stalled.watch()
 
     def fill(self, output: Output, done: Callable[[], None]) -> None:
         """Read the next bytes of an output into the page cache."""

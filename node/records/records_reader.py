@@ -10,9 +10,12 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
+from msgspec.structs import replace
+
 from broker.records_counts import RecordsCounts
 from broker.replicas.replica_views import LocalReplicaView
 from inspection.records_side import RecordsStalledError
+from node.records.longest_turn import LongestTurn
 from wire.types import TopicIdPartition
 
 ANSWER_S: Final = 1.0
@@ -40,6 +43,7 @@ class RecordsReader:
         records: asked on their own thread only.
         loop: of the main thread.
         run: runs a function, which raises nothing, on the thread of the records.
+        longest_turn: of that thread.
         answer_s: time for an answer.
     """
 
@@ -48,12 +52,14 @@ class RecordsReader:
         records: Viewed,
         loop: asyncio.AbstractEventLoop,
         run: Callable[[Callable[[], None]], None],
+        longest_turn: LongestTurn,
         *,
         answer_s: float = ANSWER_S,
     ) -> None:
         self._records = records
         self._loop = loop
         self._run = run
+        self._longest_turn = longest_turn
         self._answer_s = answer_s
         self._waiting = 0
 
@@ -63,7 +69,16 @@ class RecordsReader:
 
     async def counts(self) -> RecordsCounts:
         """Count what the broker did and has."""
-        return await self._ask(self._records.counts)
+        return await self._ask(self._counts)
+
+    def _counts(self) -> RecordsCounts:
+        """Those of the records, with the longest turn of their thread."""
+        longest = self._longest_turn
+        return replace(
+            self._records.counts(),
+            longest_turn_ns=longest.newest_ns(),
+            longest_turn_ever_ns=longest.cpu_ns,
+        )
 
     async def _ask(self, question: Callable[[], Answer]) -> Answer:
         if self._waiting >= WAITING_MAX:

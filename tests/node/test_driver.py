@@ -51,8 +51,8 @@ class RecordingEnd:
     def __init__(self):
         self.calls = []
 
-    def write(self, content):
-        self.calls.append(("write", content))
+    def write(self, content, spent_ns):
+        self.calls.append(("write", content, spent_ns))
 
     def close(self):
         self.calls.append(("close",))
@@ -224,13 +224,13 @@ def test_effects_are_performed_in_their_order_and_late_ones_are_dropped():
             connection_id = driver.attach("CONTROLLER", end)
             driver._turn.perform(
                 [
-                    SendBytes(connection_id, b"first"),
+                    SendBytes(connection_id, b"first", 7),
                     SendBytes(connection_id, b"second"),
                     CloseConnection(connection_id, "test"),
                     SendBytes(connection_id, b"late"),
                 ]
             )
-            assert end.calls == [("write", b"first"), ("write", b"second"), ("close",)]
+            assert end.calls == [("write", b"first", 7), ("write", b"second", 0), ("close",)]
 
     run(scenario)
 

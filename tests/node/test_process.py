@@ -1,8 +1,10 @@
 """The log lines of keys without effect, and the garbage collector of a node."""
 
 import gc
+import sys
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +17,7 @@ from metadata.image import EMPTY
 from node.clocks import now
 from node.configs.config import node_config
 from node.configs.environment import DEFAULT_CLUSTER_ID
-from node.process import _open, keep_loaded_objects, key_warnings
+from node.process import SWITCH_INTERVAL_S, _open, keep_loaded_objects, key_warnings, run_node
 
 
 def test_keys_without_effect_are_told_from_keys_that_nobody_knows() -> None:
@@ -34,6 +36,29 @@ def test_keys_without_effect_are_told_from_keys_that_nobody_knows() -> None:
     assert key_warnings(()) == []
     assert key_warnings(keys) == lines[:1]
     assert key_warnings(wrong) == lines[1:]
+
+
+@pytest.mark.parametrize("broker", [None, object()])
+def test_threads_of_a_node_with_records_take_the_interpreter_in_turns(
+    monkeypatch: pytest.MonkeyPatch, broker: object
+) -> None:
+    found = []
+
+    async def serve(*_: object) -> int:
+        found.append(sys.getswitchinterval())
+        return 7
+
+    before = sys.getswitchinterval()
+    monkeypatch.setattr("node.process._config", lambda *_, **__: SimpleNamespace(unknown_keys=()))
+    monkeypatch.setattr("node.process._open", lambda *_: (SimpleNamespace(locks=[1]), None, broker))
+    monkeypatch.setattr("node.process._raise_file_limit", lambda: None)
+    monkeypatch.setattr("node.process.keep_loaded_objects", lambda: None)
+    monkeypatch.setattr("node.process._serve", serve)
+    try:
+        assert run_node(Path("any"), (), None) == 7
+    finally:
+        sys.setswitchinterval(before)
+    assert found == [pytest.approx(before if broker is None else SWITCH_INTERVAL_S)]
 
 
 class Ring:

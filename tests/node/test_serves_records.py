@@ -11,6 +11,7 @@ import pytest
 from inspection.recorder import Recorder
 from node.configs.config import node_config
 from node.process import _loop_factory, _open, _serve
+from storage.os_vfs import OsVfs
 from tests.kernel.harness import CLUSTER_ID
 from tests.node.test_driver import Client
 
@@ -48,7 +49,15 @@ def run(scenario):
         return runner.run(asyncio.wait_for(scenario(), LIMIT_S))
 
 
-def test_a_node_with_records_opens_its_logs_and_closes_them_at_the_end(tmp_path, capsys):
+def test_a_node_with_records_opens_its_logs_and_closes_them_at_the_end(
+    tmp_path, capsys, monkeypatch
+):
+    opened, begin = [], object()
+    monkeypatch.setattr("node.process.system_start", lambda: begin)
+    monkeypatch.setattr(
+        "node.process.vfs_with_writeback",
+        lambda start: OsVfs(lambda: opened.append(start) or (lambda *_written: None)),
+    )
     clients, controllers = free_ports(2)
     config = settings(tmp_path, clients, controllers)
     recorder = Recorder(time.monotonic_ns())
@@ -72,6 +81,7 @@ def test_a_node_with_records_opens_its_logs_and_closes_them_at_the_end(tmp_path,
         lock.release()
     assert (tmp_path / ".kafka_cleanshutdown").exists()
     assert "node_failed" not in capsys.readouterr().err
+    assert set(opened) == {begin}, "files of records are written early"
 
 
 async def listening(port, node):

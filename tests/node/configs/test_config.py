@@ -1,7 +1,12 @@
+import random
+
 import pytest
 
 from kernel.config import NodeConfig, Voter
+from kernel.opening import controller_of
 from node.configs.config import ConfigError, node_config, parse_overrides, read_config
+from quorum_controller.config import MutationWindow
+from simulator.cluster.memory_vfs import MemoryVfs
 from wire.types import Endpoint
 
 COMBINED = {
@@ -268,6 +273,15 @@ def test_limits_that_are_refused(key, value, message):
     with pytest.raises(ConfigError, match=message) as refused:
         node_config({**COMBINED, key: value})
     assert key in str(refused.value)
+
+
+def test_windows_of_the_mutation_quota_reach_the_controller():
+    window = MutationWindow(count=3, size_seconds=5)
+    given = {"controller.quota.window.num": "3", "controller.quota.window.size.seconds": "5"}
+    config = node_config(COMBINED | given)
+    assert config.mutations == window
+    controller = controller_of(config, "cluster", MemoryVfs(), random.Random(1), lambda: bytes(16))
+    assert controller._config.mutations == window
 
 
 def test_rate_of_new_connections():

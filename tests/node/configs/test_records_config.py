@@ -145,6 +145,16 @@ def test_consumers_read_in_their_rack_by_the_name_of_a_class_alone():
             node_config({**COMBINED, "replica.selector.class": name})
 
 
+def test_what_of_a_produced_batch_is_looked_at_is_one_of_two_words():
+    for word in ("headers", "records"):
+        assert (
+            dict(records_of({"produce.validation": word}).properties)["produce.validation"] == word
+        )
+    for word in ("", "Records", "batches"):
+        with pytest.raises(ConfigError, match=r"produce\.validation: String .* headers, records"):
+            node_config({**COMBINED, "produce.validation": word})
+
+
 def test_every_field_with_a_key_is_set_by_one():
     fields = {(getattr(key, "group", "upkeep"), key.field) for key in KEYS}
     assert len(fields) == len(KEYS) == len(RECORDS_KEYS)

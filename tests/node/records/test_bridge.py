@@ -24,6 +24,7 @@ from kernel.port import RecordsPort
 from metadata.delta import MetadataDelta
 from metadata.image import EMPTY
 from network.clock import Clock
+from network.memory_pool import MemoryPool
 from network.sampled_rate import QuotaWindow
 from network.timers import NEVER_MS
 from network.turn_budget import TurnBudget
@@ -60,6 +61,7 @@ def ask_for_ids(epoch):
         (records.UsedAtKernel(5), kernel_events.ConnectionUsed(5)),
         (records.CloseAtKernel(5), kernel_events.ConnectionClosed(5)),
         (records.Ready(), kernel_events.RecordsReady()),
+        (records.Alive(), kernel_events.RecordsAlive()),
         (
             records.DirectoryFailed("/a", "full", is_last=True),
             kernel_events.RecordsDirectoryFailed("/a", is_last=True),
@@ -100,7 +102,7 @@ def test_an_effect_of_the_kernel_is_an_event_of_the_records(effect, event):
 
 def test_every_effect_for_the_kernel_is_taken():
     assert set(kernel.RecordsEffect.__args__) == TO_RECORDS
-    assert len(TO_KERNEL) == 8
+    assert len(TO_KERNEL) == 9
 
 
 def test_what_a_step_says_is_handed_over_at_once_and_in_order():
@@ -123,7 +125,7 @@ def test_a_twin_has_its_connection_read_and_keeps_the_order_of_its_bytes_and_its
     other.set_reading(is_wanted=True)
     other.set_reading(is_wanted=False)
     end.flush()
-    twin.write(b"a")
+    twin.write(b"a", 7)
     twin.set_reading(is_wanted=False)
     end.carry_out(kernel.StopRecords())
     other.write(b"b")
@@ -132,7 +134,7 @@ def test_a_twin_has_its_connection_read_and_keeps_the_order_of_its_bytes_and_its
     end.flush()
     end.flush()
     events = [
-        records_events.KernelBytes(5, b"a"),
+        records_events.KernelBytes(5, b"a", 7),
         records_events.StopRequested(),
         records_events.KernelBytes(6, b"b"),
         records_events.KernelClosed(5, CLOSED_BY_KERNEL),
@@ -150,11 +152,12 @@ class Records:
         self.events = Queue()
         self.effects = []
         self.clock = Clock(now())
+        self.memory = MemoryPool(1 << 20)
         quotas = ClientQuotas(self.clock, QuotaWindow(), lambda: 0)
         metrics = RequestMetrics(time.monotonic_ns)
         self.front = Front(
             {},
-            1 << 20,
+            self.memory,
             self.clock,
             self.effects,
             quotas=quotas,
@@ -229,7 +232,9 @@ class Node:
             directory_ids={"/data": DIRECTORY}, now=now(), decoding=measured_decoding(recorder),
             port=RecordsPort(frozenset({INIT_PRODUCER_ID})),
         )  # fmt: skip
-        self.side = BrokerSide(self.records, loop, data_loop, frame_bytes_max=1 << 20)
+        self.side = BrokerSide(
+            self.records, loop, data_loop, frame_bytes_max=1 << 20, pool=self.records.memory
+        )
         self.driver = Driver(self.kernel, loop, recorder, self.side.end)
         (bound,) = self.side.listen(Endpoint("PLAINTEXT", "127.0.0.1", 0))
         self.address = bound.getsockname()

@@ -37,6 +37,7 @@ from broker.events import (
     WorkDone,
 )
 from kernel.events import BytesReceived, RecordsReady
+from network.memory_pool import MemoryPool
 from network.timers import NEVER_MS
 from node.clocks import now
 from node.records.bridge import ToKernel
@@ -95,8 +96,14 @@ class Running:
     def __init__(self, loop):
         self.records, self.to_kernel, self.errors = Script(), Queue(), Queue()
         kernel = ToKernel(self.to_kernel.put)
+        self.memory = MemoryPool(1_000)
         self.data = DataLoop(
-            self.records, kernel, frame_bytes_max=1 << 20, failed=self.errors.put, loop=loop
+            self.records,
+            kernel,
+            frame_bytes_max=1 << 20,
+            pool=self.memory,
+            failed=self.errors.put,
+            loop=loop,
         )
         self.records.admit = self.data.post_threadsafe
         self.bound = bind(Endpoint("PLAINTEXT", "127.0.0.1", 0))
@@ -129,7 +136,7 @@ def test_frames_are_answered_with_records_behind_what_the_kernel_is_told(running
     content = os.urandom(1 << 20)
     (tmp_path / "log").write_bytes(content)
     log = OsVfs().open(str(tmp_path / "log"))
-    records = running.records
+    records, sent = running.records, Queue()
 
     def opened(event):
         return [OpenAtKernel(event.connection_id, event.listener, event.client_host)]
@@ -138,7 +145,7 @@ def test_frames_are_answered_with_records_behind_what_the_kernel_is_told(running
         whole = FileSlice(log.share(), 0, len(content), 0, 0)
         return [
             SendToKernel(event.connection_id, b"to the kernel"),
-            SendParts(event.connection_id, (b"head", whole)),
+            SendParts(event.connection_id, (b"head", whole), lambda *times_ns: sent.put(times_ns)),
             Ready(),
             SendParts(event.connection_id, (b"tail",)),
             CloseConnection(event.connection_id, "done"),
@@ -152,11 +159,32 @@ def test_frames_are_answered_with_records_behind_what_the_kernel_is_told(running
         while data := client.recv(1 << 20):
             arrived += data
     assert arrived == b"head" + content + b"tail"
+    taken_ns, sent_ns = sent.get(timeout=LIMIT_S)
+    assert 0 < taken_ns < sent_ns <= time.perf_counter_ns()
     opening = running.to_kernel.get(timeout=LIMIT_S)
     assert opening == [ConnectionOpened(FIRST, "PLAINTEXT", "127.0.0.1")]
     told = running.to_kernel.get(timeout=LIMIT_S)
     assert told == [BytesReceived(FIRST, b"to the kernel"), RecordsReady()]
     assert records.thread == "records"
+
+
+def test_who_waits_for_memory_goes_on_behind_the_step_that_gives_it_back(running):
+    content = b"\0\0".ljust(700, b"p")
+
+    def received(_):
+        running.memory.release(700)
+        return []
+
+    running.start()
+    with client_of(running) as first, client_of(running) as second:
+        first.sendall(frame(content))
+        assert running.records.wait(FramesReceived).frames == [content]
+        second.sendall(frame(content))
+        while not running.memory.is_waiting(FIRST + 1):
+            assert running.memory.used_bytes == 700
+        running.records.answers = {FramesReceived: received, StopRequested: received}
+        running.post(StopRequested())
+        assert running.records.wait(FramesReceived).frames == [content]
 
 
 def test_events_of_another_thread_are_one_turn(running):

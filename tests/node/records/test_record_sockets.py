@@ -1,116 +1,23 @@
 """Connections to broker listeners over loopback, on both kinds of loop."""
 
-import asyncio
 import os
 import socket
 import struct
-from contextlib import asynccontextmanager
+import time
+from functools import partial
 
 import pytest
-import uvloop
 
-from broker.events import ConnectionBroken, ConnectionClosed, ConnectionOpened, FramesReceived
+from broker.events import ConnectionBroken, ConnectionClosed, ConnectionOpened
 from node.records import record_listener, record_sockets
 from node.records.record_listener import bind
-from node.records.record_sockets import FIRST_CONNECTION_ID, FRAMES_PER_TURN, RecordSockets
+from node.records.record_sockets import FRAMES_PER_TURN
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.os_vfs import OsVfs
 from storage.segments.file_slice import FileSlice
+from tests.node.records.sockets import FIRST, FRAME_BYTES_MAX
 from wire.connections.framing import frame
 from wire.types import Endpoint
-
-FRAME_BYTES_MAX = 6 * 1024 * 1024
-LIMIT_S = 20
-FIRST = FIRST_CONNECTION_ID
-
-
-class Node:
-    """The sockets under test, and a client of them."""
-
-    def __init__(self, **options):
-        self.loop = asyncio.get_running_loop()
-        self.events = []
-        self.clients = []
-        self.is_admitting = True
-        self.sockets = RecordSockets(self.loop, self._post, FRAME_BYTES_MAX, **options)
-        self._posted = asyncio.Event()
-        bound = bind(Endpoint("PLAINTEXT", "127.0.0.1", 0))
-        self.address = bound[0].getsockname()
-        self.sockets.listen("PLAINTEXT", bound)
-
-    def _post(self, event):
-        self.events.append(event)
-        self._posted.set()
-        if type(event) is ConnectionOpened and self.is_admitting:
-            self.sockets.set_reading_by_kernel(event.connection_id, is_wanted=True)
-
-    async def posted(self, wanted):
-        """Wait until `wanted()` holds after some event."""
-        while not wanted():
-            self._posted.clear()
-            await self._posted.wait()
-
-    def frames(self):
-        return [bytes(one) for e in self.events if type(e) is FramesReceived for one in e.frames]
-
-    def turns(self):
-        """Number of frames in each event."""
-        return [len(event.frames) for event in self.events if type(event) is FramesReceived]
-
-    async def connect(self):
-        client = socket.socket()
-        self.clients.append(client)
-        client.settimeout(0)
-        await self.loop.sock_connect(client, self.address)
-        return client
-
-    async def opened(self):
-        """A client whose connection is accepted."""
-        count = len(self.sockets)
-        client = await self.connect()
-        await self.posted(lambda: len(self.sockets) > count)
-        return client
-
-    async def until(self, wanted):
-        """Turn the loop until `wanted()` holds."""
-        while not wanted():
-            turned = self.loop.create_future()
-            self.loop.call_soon(turned.set_result, None)
-            await turned
-
-    async def ended(self):
-        await self.until(lambda: not len(self.sockets))
-
-    async def rest(self, client):
-        """All that a client receives until the end."""
-        parts = []
-        while data := await self.loop.sock_recv(client, 1 << 20):
-            parts.append(data)
-        return b"".join(parts)
-
-
-@asynccontextmanager
-async def running(**options):
-    node = Node(**options)
-    try:
-        yield node
-    finally:
-        node.sockets.close()
-        for client in node.clients:
-            client.close()
-
-
-@pytest.fixture(params=[asyncio.SelectorEventLoop, uvloop.Loop], ids=["asyncio", "uvloop"])
-def run(request):
-    def runs(scenario, **options):
-        async def limited():
-            async with asyncio.timeout(LIMIT_S), running(**options) as node:
-                await scenario(node)
-
-        with asyncio.Runner(loop_factory=request.param) as runner:
-            runner.run(limited())
-
-    return runs
 
 
 @pytest.fixture
@@ -358,9 +265,12 @@ def test_bytes_on_the_disk_are_read_by_the_thread_and_sent(run, log):
         part = slice_of(log, 3 << 20, 1)
         node.sockets.add(FIRST, (b"head", part, b"tail"))
         node.sockets.send()
+        asked_before = asked[:]
+        node.sockets.add(FIRST, (b"next",))
         node.sockets.send()
+        assert asked == asked_before, "the thread reads it already"
         node.sockets.close_connection(FIRST)
-        assert await node.rest(client) == b"head" + log.pread(3 << 20, 1) + b"tail"
+        assert await node.rest(client) == b"head" + log.pread(3 << 20, 1) + b"tailnext"
         assert len(asked) >= 6
 
     run(scenario, is_cached=is_cached)
@@ -391,6 +301,52 @@ def test_records_of_a_disk_in_memory_are_sent_too(run):
         node.sockets.send()
         node.sockets.close_connection(FIRST)
         assert await node.rest(client) == content
+
+    run(scenario)
+
+
+def test_who_sent_parts_is_told_when_they_were_taken_and_when_all_had_left(run, log):
+    async def scenario(node):
+        client, told = await node.opened(), []
+        begun_ns = time.perf_counter_ns()
+        for name, parts in (
+            ("small", (b"1",)),
+            ("large", (bytes(8 << 20), slice_of(log, 4 << 20), b"2")),
+            ("last", (b"3",)),
+        ):
+            note = partial(lambda name, *times_ns: told.append((name, times_ns)), name)
+            node.sockets.add(FIRST, parts, note)
+        node.sockets.send()
+        assert [name for name, _ in told] == ["small"], "the client takes no more"
+        received = await node.loop.sock_recv(client, 1 << 20)
+        while len(received) < (12 << 20) + 3:
+            assert [name for name, _ in told][1:] in ([], ["large"], ["large", "last"])
+            received += await node.loop.sock_recv(client, 1 << 20)
+        assert [name for name, _ in told] == ["small", "large", "last"]
+        taken_ns = {times_ns[0] for _, times_ns in told}
+        assert len(taken_ns) == 1, "one look at the clock"
+        sent_ns = [times_ns[1] for _, times_ns in told]
+        assert [begun_ns, *taken_ns, *sent_ns] == sorted([begun_ns, *taken_ns, *sent_ns])
+        assert sent_ns[0] < sent_ns[1]
+        node.sockets.add(FIRST, (b"later",), lambda *times_ns: told.append(("later", times_ns)))
+        node.sockets.send()
+        assert told[-1][1][0] > sent_ns[-1]
+
+    run(scenario)
+
+
+def test_who_sent_parts_is_told_when_the_connection_ends_before(run):
+    async def scenario(node):
+        told = []
+        node.sockets.add(FIRST, (b"nobody",), lambda *times_ns: told.append(times_ns))
+        (one,) = told
+        assert one[0] == one[1] > 0
+        await node.opened()
+        node.sockets.add(FIRST, (bytes(12 << 20),), lambda *times_ns: told.append(times_ns))
+        node.sockets.send()
+        assert len(told) == 1
+        node.sockets.close()
+        assert len(told) == 2
 
     run(scenario)
 
@@ -460,6 +416,7 @@ def test_every_address_of_a_host_is_bound_to_one_port():
         assert 0 not in ports
         for one in bound:
             assert one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+            assert one.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR), "for the next start"
         with pytest.raises(OSError, match="in use"):
             bind(Endpoint("PLAINTEXT", "", ports.pop()))
     finally:

@@ -51,7 +51,9 @@ def started():
 
 def reader(records, running, answer_s=LIMIT_S):
     loop = asyncio.get_running_loop()
-    return RecordsReader(records, loop, running.data.run_threadsafe, answer_s=answer_s)
+    return RecordsReader(
+        records, loop, running.data.run_threadsafe, running.data.longest_turn, answer_s=answer_s
+    )
 
 
 async def test_values_are_made_on_the_thread_of_the_records(running):
@@ -60,7 +62,10 @@ async def test_values_are_made_on_the_thread_of_the_records(running):
     view = await asked.replica(KEY)
     assert isinstance(view, LocalReplicaView)
     assert view.role == "leader"
-    assert (await asked.counts()).logs[0].topic == "a"
+    counts = await asked.counts()
+    assert counts.logs[0].topic == "a"
+    assert 0 < counts.longest_turn_ns <= counts.longest_turn_ever_ns < LIMIT_S * 1_000_000_000
+    assert counts.longest_turn_ever_ns == running.data.longest_turn.cpu_ns
     assert records.threads == ["records"]
 
 
