@@ -26,7 +26,7 @@ from broker.clients.client_quotas import ClientQuotas
 from broker.clients.front import Front, Handler, used_interval_ms
 from broker.clients.request_metrics import RequestMetrics
 from broker.config import RecordsConfig
-from broker.effects import Effect
+from broker.effects import Effect, Log, LogLevel
 from broker.event_queue import EventQueue
 from broker.events import (
     Answered,
@@ -49,6 +49,7 @@ from broker.events import (
 )
 from broker.leader_links import LeaderLinks
 from broker.producer_id_blocks import ProducerIdBlocks
+from broker.pulse import Pulse
 from broker.records_counts import (
     LOGS_MAX,
     DelayedCount,
@@ -60,9 +61,11 @@ from broker.records_counts import (
 from broker.replicas.local_replicas import LocalReplicas
 from broker.replicas.replica_views import LocalReplicaView, ReplicaFetchView, replica_view
 from broker.services import Disk, Services
+from broker.silent_configs import SilentConfigs
 from metadata.image import EMPTY, Image
 from metadata.image import Broker as BrokerRegistration
 from network.clock import Clock
+from network.memory_pool import MemoryPool
 from network.timers import NEVER_MS
 from network.turn_budget import TurnBudget, Turns
 from replication.counters import Counters
@@ -145,6 +148,7 @@ class Broker:
         self._requests = RequestMetrics(nanoseconds)
         self._quotas = ClientQuotas(self._clock, config.quota_window, nanoseconds)
         self._throttles = ReplicationQuotas(config.node_id, config.replication_window, self._clock)
+        self._silent = SilentConfigs(config.node_id)
         self._replicas = self._manager()
         self._links = LeaderLinks(
             config.node_id,
@@ -173,17 +177,22 @@ class Broker:
         )
         self._moves = self._local.moves
         self._sessions = FetchSessionCache(config.fetch_session_slots, rng)
+        self.memory = MemoryPool(config.queued_bytes_max, nanoseconds)
+        """Of the requests of clients: the driver takes it for the frames that it receives."""
         handlers = self._handlers(vfs)
         self.apis = frozenset(handlers)
         """Keys of the APIs that are served here, and not by the kernel."""
         self._front = self._make_front(handlers)
         self._is_serving = False
+        self._pulse = Pulse(self._clock, self._effects)
         self._timed: tuple[Timed, ...] = (
             self._front, self._replicas, self._local, self._fetchers, self._links,
+            self._pulse,
         )  # fmt: skip
         self._later = EventQueue(self._later_table(), self._budget)
         self._takes = self._event_table()
-        self._turns = Turns(self._budget, (self._front, self._later, self._fetchers, self._local))
+        parts = (self._front, self._later, self._fetchers, self._local, self._local.upkeep)
+        self._turns = Turns(self._budget, parts)
 
     def _manager(self) -> ReplicaManager:
         """Make the manager of the partitions."""
@@ -266,7 +275,7 @@ class Broker:
         """Make the front of these handlers."""
         return Front(
             handlers,
-            self.config.queued_bytes_max,
+            self.memory,
             self._clock,
             self._effects,
             quotas=self._quotas,
@@ -280,7 +289,9 @@ class Broker:
         front, later = self._front, self._later.put
         return {
             FramesReceived: lambda event: front.received(event.connection_id, event.frames),
-            KernelBytes: lambda event: front.kernel_bytes(event.connection_id, event.data),
+            KernelBytes: lambda event: front.kernel_bytes(
+                event.connection_id, event.data, event.spent_ns
+            ),
             ConnectionOpened: lambda event: front.opened(
                 event.connection_id, event.listener, event.client_host
             ),
@@ -324,6 +335,7 @@ class Broker:
         if not self._is_serving and self._local.is_ready:
             self._is_serving = True
             self._front.serve()
+            self._pulse.begin()
         now_ms, deadline_ms, has_ticked = self._clock.now_ms, NEVER_MS, False
         for part in self._timed:
             next_ms = part.next_ms()
@@ -394,14 +406,16 @@ class Broker:
             request_errors=dict(self._requests.errors),
             connections=self._front.connection_counts(),
             accepted=dict(self._front.accepted),
-            queued_bytes=self._front.queued_bytes,
+            queued_bytes=self.memory.used_bytes,
             queued_bytes_max=self.config.queued_bytes_max,
+            depleted_ns=self.memory.depleted_ns,
             queued_requests=self._front.queued_count,
             sessions=SessionCount(
                 len(self._sessions), self._sessions.partition_count, self._sessions.eviction_count
             ),
             offline_replicas=local.offline_count,
             offline_log_dirs=len(local.failed_log_dirs),
+            remaining_logs=local.remaining_logs,
             produce=produce,
             fetch=fetch,
             delete_records=delete_records,
@@ -427,6 +441,10 @@ class Broker:
         self._links.take_brokers(event.image.brokers)
         self._quotas.publish(event.image.client_quotas)
         self._throttles.publish(event.image, event.delta)
+        silent = self._silent.publish(event.image, event.delta)
+        if silent:
+            fields = {"dynamic_keys": silent}
+            self._effects.append(Log(LogLevel.WARN, "configuration_without_effect", fields))
         self._local.publish(event.image, event.delta)
 
     def _on_epoch(self, event: BrokerEpochChanged) -> None:

@@ -54,6 +54,9 @@ class SendParts(msgspec.Struct, frozen=True):
 
     connection_id: int
     parts: tuple[Part, ...]
+    sent: Callable[[int, int], None] | None = None
+    """Called once with the times, on the clock of the requests and in nanoseconds, at which the
+    driver took the parts and at which the last byte had left or the connection had ended."""
 
 
 class OpenAtKernel(msgspec.Struct, frozen=True):
@@ -117,6 +120,10 @@ class Ready(msgspec.Struct, frozen=True):
     """The logs are loaded and the first image is applied: the broker may be unfenced."""
 
 
+class Alive(msgspec.Struct, frozen=True):
+    """The thread of the records takes steps."""
+
+
 class DirectoryFailed(msgspec.Struct, frozen=True):
     """A log directory is offline; with the last one the node ends."""
 
@@ -145,6 +152,7 @@ Effect = (
     | Ask
     | RunWork
     | Ready
+    | Alive
     | DirectoryFailed
     | Stopped
     | Log

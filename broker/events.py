@@ -63,6 +63,8 @@ class KernelBytes(msgspec.Struct, frozen=True):
 
     connection_id: int
     data: bytes
+    spent_ns: int = 0
+    """Time of the handlers of their requests."""
 
 
 class KernelClosed(msgspec.Struct, frozen=True):

@@ -1,5 +1,6 @@
 """Counts of a broker's records as a value, for metrics that are read on another thread."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -79,14 +80,18 @@ class RecordsCounts(msgspec.Struct, frozen=True, kw_only=True):
     accepted: Mapping[str, int]
     """Those since the start, by listener."""
     queued_bytes: int
-    """Bytes of unanswered requests that count for `queued.max.request.bytes`."""
+    """Bytes of requests that count for `queued.max.request.bytes`, those being received too."""
     queued_bytes_max: int
     """`queued.max.request.bytes`."""
+    depleted_ns: int
+    """Time since the start for which any connection waited for those bytes."""
     queued_requests: int
     """Requests that were received and not begun."""
     sessions: SessionCount
     offline_replicas: int
     offline_log_dirs: int
+    remaining_logs: Mapping[str, int]
+    """Logs that a start has not opened yet, by log directory."""
     produce: DelayedCount
     fetch: DelayedCount
     delete_records: DelayedCount
@@ -97,6 +102,10 @@ class RecordsCounts(msgspec.Struct, frozen=True, kw_only=True):
     quotas: QuotaRates
     logs: tuple[LogSize, ...] | None
     """Sorted; None for more than 250."""
+    longest_turn_ns: float = math.nan
+    """CPU of the longest turn of the driver in the last 30 to 60 s, which it adds; NaN without."""
+    longest_turn_ever_ns: int = 0
+    """The same, since the start."""
 
 
 def quota_rates(clients: ClientQuotas, throttles: ReplicationQuotas) -> QuotaRates:

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from network.connection_limits import ConnectionLimits
-from quorum_controller.config import ElectionIntervals, TokenSettings
+from quorum_controller.config import ElectionIntervals, MutationWindow, TokenSettings
 from quorum_controller.security.authorization import AccessRules
 from wire.types import Endpoint, NodeId
 
@@ -105,6 +105,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of delegation tokens (`delegation.token.*`)."""
     elections: ElectionIntervals = ElectionIntervals()
     """Intervals of the periodic leader elections of the controller."""
+    mutations: MutationWindow = MutationWindow()
+    """Windows of controller_mutation_rate (`controller.quota.window.*`)."""
     connection_limits: ConnectionLimits = ConnectionLimits()
     inspection_listener: Endpoint | None = None
     """Listener of the inspection API (`inspection.listener`); None disables it."""

@@ -28,6 +28,7 @@ __all__ = [
     "PeerBytes",
     "PeerConnected",
     "PeerDisconnected",
+    "RecordsAlive",
     "RecordsAsked",
     "RecordsDirectoryFailed",
     "RecordsEvent",
@@ -86,6 +87,10 @@ class RecordsReady(msgspec.Struct, frozen=True):
     """The logs are loaded and the first image is applied: the broker may be unfenced."""
 
 
+class RecordsAlive(msgspec.Struct, frozen=True):
+    """The thread of the records takes steps; told every second or so."""
+
+
 class RecordsDirectoryFailed(msgspec.Struct, frozen=True):
     """A log directory is offline; with the last one the node ends."""
 
@@ -99,7 +104,7 @@ class RecordsStopped(msgspec.Struct, frozen=True):
     clean: tuple[str, ...]
 
 
-RecordsEvent = RecordsAsked | RecordsReady | RecordsDirectoryFailed | RecordsStopped
+RecordsEvent = RecordsAsked | RecordsReady | RecordsAlive | RecordsDirectoryFailed | RecordsStopped
 """Events of a node with a `RecordsPort`."""
 Event = (
     Started

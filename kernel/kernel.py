@@ -225,7 +225,7 @@ class Kernel:
             if port is None
             else BesideRecords(port, self._auto_topics()),
         )
-        return Connections(
+        connections = Connections(
             apis_of(port),
             self.config.controller_listener_names,
             self.config.connection_limits,
@@ -235,6 +235,9 @@ class Kernel:
             address_rate=lambda host: connection_rate(self.cache.image, host),
             make_connection=server_connection,
         )
+        if port is not None:
+            connections.nanoseconds = port.nanoseconds
+        return connections
 
     def _auto_topics(self) -> AutoTopics | None:
         """Make the creation of topics that clients ask for; None if it is disabled."""

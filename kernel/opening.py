@@ -242,6 +242,7 @@ def controller_of(
         access=config.access,
         tokens=config.tokens,
         elections=config.elections,
+        mutations=config.mutations,
     )
     return Controller(controller_config, rng, new_uuid)
 

@@ -23,8 +23,10 @@ from broker.replicas.directory_assignments import DirectoryAssignments
 from broker.replicas.image_queue import Change, ImageQueue, PartitionChanges
 from broker.replicas.log_closing import LogClosing
 from broker.replicas.log_dir_choice import LogDirChoice
+from broker.replicas.log_flushes import LogFlushes
 from broker.replicas.log_loading import LogLoading
 from broker.replicas.partition_files import PartitionFiles
+from broker.replicas.readiness import Readiness
 from broker.replicas.replica_moves import MoveListener, ReplicaMoves
 from broker.replicas.topic_settings import TopicSettingsOf
 from broker.replicas.upkeep import Upkeep
@@ -77,25 +79,21 @@ class LocalReplicas:
         self._config = config
         self._broker = broker
         self._services = services
+        self._budget = services.budget
         self._is_stopping = False
+        self._is_leaving = False
+        """True while partitions are left at the end."""
         self._replicas = replicas
         self._fetchers = fetchers
         self._image = EMPTY
         """The newest that is applied, whole or in part."""
         self._images = ImageQueue(self._applying, services.budget)
-        self._is_first = True
-        """True until the first image is applied."""
-        self._catch_up_count = 0
-        """Images that are applied before `Ready`: those that came while the logs were loaded."""
+        self._readiness = Readiness(lambda: services.emit(Ready()))
         self._changed: list[TopicIdPartition] = []
         """Partitions that the slice has given other metadata."""
         self._clean_log_dirs = disk.clean_log_dirs
         self._is_begun = False
         """True once logs are looked for."""
-        self._is_loaded = False
-        self._awaited: set[TopicIdPartition] | None = None
-        """Partitions of the first image without a log; None before the logs are loaded and after
-        `Ready`."""
         self._failed: set[str] = set()
         self._offline: set[TopicIdPartition] = set()
         """Hosted partitions whose log failed."""
@@ -115,18 +113,20 @@ class LocalReplicas:
             config, disk, self.manager, services, failed=self.fail, loaded=self._logs_loaded
         )
         self.choice = LogDirChoice(config, self.manager)
-        self._upkeep = Upkeep(
+        self._flushes = LogFlushes(self.manager, services, self.fail)
+        self.upkeep = Upkeep(
             self.manager,
             disk.vfs,
             config.upkeep,
             services,
+            flushes=self._flushes,
             failed=self.fail,
             log_start_raised=self._log_start_raised,
         )
         listener = MoveListener(
             assign=self._assign,
             failed=self.fail,
-            replaces=self._upkeep.hold,
+            replaces=self._flushes.hold,
             replaced=self._log_replaced,
         )
         self.moves = ReplicaMoves(
@@ -152,14 +152,16 @@ class LocalReplicas:
     def _begin(self) -> None:
         if self._is_stopping:
             return
-        self._is_loaded = True
-        self._catch_up_count = len(self._images)
-        self._awaited = set()
+        self._readiness.loaded(len(self._images))
 
     @property
     def is_busy(self) -> bool:
-        """True if another slice of the images is to be applied."""
-        return self._is_loaded and not self._is_stopping and len(self._images) > 0
+        """True if another slice of the images is to be applied, or partitions are left."""
+        return self._is_leaving or self._has_images
+
+    @property
+    def _has_images(self) -> bool:
+        return self._readiness.is_loaded and not self._is_stopping and len(self._images) > 0
 
     def go_on(self) -> None:
         """Apply a slice; fetchers that do not wait for their leader wait for its end.
@@ -167,21 +169,17 @@ class LocalReplicas:
         A Fetch that left with the first partitions would keep the others waiting at a leader that
         has nothing for it.
         """
+        if self._is_leaving:
+            self._leave_some()
+            return
         applied_count = self._images.apply_slice()
         changed, self._changed = self._changed, []
         if changed:  # once for all: a fetch that waits looks at every partition that it names
             self._replicas.check_all(changed)
         self._fetchers.hold(is_wanted=len(self._images) > 0)
-        if applied_count:
-            self._applied(applied_count)
-
-    def _applied(self, count: int) -> None:
-        """Take the end of images; from the last that came by then on the logs are looked after."""
-        if self._catch_up_count:
-            self._catch_up_count = max(0, self._catch_up_count - count)
-            if self._catch_up_count == 0:
-                self._upkeep.start()
-                self._maybe_ready()
+        if self._readiness.applied(applied_count):
+            self.upkeep.start()  # no log is loaded any more
+            self._readiness.maybe_ready()
 
     def _applying(self, image: Image, delta: MetadataDelta) -> Iterator[Change]:
         """Apply an image, one change at each `next`."""
@@ -202,7 +200,7 @@ class LocalReplicas:
             if self.settings.is_changed(topic):
                 yield from self._configured(topic)
         self.moves.publish(image)
-        self._is_first = False
+        self._readiness.first_applied()
 
     def _drop(self, key: TopicIdPartition) -> None:
         hosted = self._hosted.pop(key)
@@ -214,7 +212,7 @@ class LocalReplicas:
         if not self.moves.end(key):
             self._files.delete_future(hosted.name)
         self._files.delete(hosted.name)
-        self._has_log_or_none(key)
+        self._readiness.has_log_or_none(key)
 
     def _configured(self, topic: str) -> Iterator[Change]:
         """Apply the settings of a topic, which changed."""
@@ -274,7 +272,7 @@ class LocalReplicas:
                 self._replicas.check(key)
                 self._tell_directory(key)
                 self.moves.host(key, hosted.name, hosted.partition)
-                self._has_log_or_none(key)
+                self._readiness.has_log_or_none(key)
 
         def not_created(reason: CorruptFileError) -> None:
             fields = {"log": f"{hosted.name[0]}-{hosted.name[1]}", "reason": str(reason)}
@@ -282,14 +280,14 @@ class LocalReplicas:
             if self._hosted.get(key) is hosted:
                 self._mark_offline(key)
 
-        if self._is_first and self._awaited is not None:
-            self._awaited.add(key)
+        self._readiness.await_log(key)
         self._files.create(hosted.name, key[0], choose, created=created, not_created=not_created)
 
     def _took(self, key: TopicIdPartition, hosted: Hosted, taken: Transition) -> None:
         if not taken.is_taken:
             return
         self._replicas.took(key, taken.changed)
+        self.upkeep.note_epochs(hosted.name)
         self._follow(key, hosted.name[0], hosted.partition.role, taken)
 
     def _follow(
@@ -343,7 +341,7 @@ class LocalReplicas:
             self._assign(key, self._config.directory_ids[path])
 
     def _log_replaced(self, key: TopicIdPartition, name: TopicAndPartition) -> None:
-        self._upkeep.settled(name)
+        self._flushes.settled(name)
         if key in self._hosted:
             self._tell_directory(key)
 
@@ -352,6 +350,7 @@ class LocalReplicas:
         if path in self._failed:
             return
         self._failed.add(path)
+        self.upkeep.leave(path)
         self._services.emit(
             Log(LogLevel.ERROR, "log_directory_failed", {"path": path, "reason": str(error)})
         )
@@ -377,7 +376,7 @@ class LocalReplicas:
         self._offline.add(key)
         self._fetchers.remove(key)
         self._replicas.check(key)
-        self._has_log_or_none(key)
+        self._readiness.has_log_or_none(key)
 
     # -- upkeep and end -------------------------------------------------------------------------
 
@@ -390,31 +389,22 @@ class LocalReplicas:
         """Hand out the flush that an append to a hosted partition asks for, if it does."""
         hosted = self._hosted.get(key)
         if hosted is not None and hosted.partition.log is not None:
-            self._upkeep.appended(hosted.name, wait)
+            self._flushes.appended(hosted.name, wait)
+            self.upkeep.note_epochs(hosted.name)
             self.moves.appended(key)
-
-    def _has_log_or_none(self, key: TopicIdPartition) -> None:
-        if self._awaited is not None:
-            self._awaited.discard(key)
-            self._maybe_ready()
-
-    def _maybe_ready(self) -> None:
-        if self._awaited is not None and not self._awaited and not self._catch_up_count:
-            self._awaited = None
-            self._services.emit(Ready())
 
     def next_ms(self) -> int | None:
         """Instant of the next `tick`; None without one."""
         if self._is_stopping:
             return None
-        instants = (self._upkeep.next_ms(), self._assignments.next_ms(), self.moves.next_ms())
+        instants = (self.upkeep.next_ms(), self._assignments.next_ms(), self.moves.next_ms())
         return min((each for each in instants if each is not None), default=None)
 
     def tick(self) -> None:
         """Do what is due."""
         if self._is_stopping:
             return
-        self._upkeep.tick()
+        self.upkeep.tick()
         if self.moves.is_due:
             self.moves.tick()
         now_ms = self._services.now_ms
@@ -426,16 +416,25 @@ class LocalReplicas:
         self._assignments.on_answer(answer, self._services.now_ms)  # type: ignore[arg-type]
 
     def stop(self) -> None:
-        """Close all logs, then `Stopped`; no image is taken and no partition hosted any more."""
+        """Leave all partitions, close all logs, then `Stopped`; no image is taken any more."""
         assert not self._is_stopping, "it stops once"
         self._is_stopping = self._loading.is_stopped = self.moves.is_stopped = True
-        for key in sorted(self._hosted, key=lambda each: self._hosted[each].name):
+        self._readiness.stop()
+        self.upkeep.stop()
+        self._is_leaving = True
+
+    def _leave_some(self) -> None:
+        """Leave some partitions; behind the last one, and all work, the logs are closed."""
+        while self._hosted and self._budget.has_room:
+            key, hosted = self._hosted.popitem()
+            self._offline.discard(key)
+            self._key_of.pop(hosted.name, None)
             self._fetchers.remove(key)
             self._replicas.drop(key)
-        self._hosted.clear()
-        self._offline.clear()
-        self._key_of.clear()
-        self._awaited = None
+            self._budget.spend(Change.PARTITION)
+        if self._hosted:
+            return
+        self._is_leaving = False
         untouched = frozenset() if self._is_begun else self._clean_log_dirs
         self._services.when_idle(
             lambda: LogClosing(self.manager, self._services, untouched).start()
@@ -446,7 +445,7 @@ class LocalReplicas:
     @property
     def is_ready(self) -> bool:
         """True once the logs are loaded and those of the first image are open: after `Ready`."""
-        return self._is_loaded and self._awaited is None
+        return self._readiness.is_ready
 
     @property
     def hosted(self) -> Mapping[TopicIdPartition, Hosted]:
@@ -469,6 +468,11 @@ class LocalReplicas:
     def failed_log_dirs(self) -> frozenset[str]:
         """The log directories that are offline."""
         return frozenset(self._failed)
+
+    @property
+    def remaining_logs(self) -> Mapping[str, int]:
+        """As `LogLoading.remaining`."""
+        return self._loading.remaining
 
     @property
     def offline_count(self) -> int:

@@ -7,7 +7,7 @@ apache/kafka: core/.../log/LogManager.scala (`loadLogs`, `isStrayKraftReplica`)
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -164,9 +164,14 @@ class LogLoading:
         """True while a log is being opened."""
         return any(self._running.values())
 
+    @property
+    def remaining(self) -> Mapping[str, int]:
+        """Number of the logs that are not open yet, by log directory once it is looked through."""
+        return {path: len(each) + self._running[path] for path, each in self._waiting.items()}
+
     def _tell_progress(self, path: str) -> None:
         now_ms = self._services.now_ms
-        left = len(self._waiting.get(path, ())) + self._running[path]
+        left = self.remaining.get(path, 0)
         if left and now_ms - self._told_ms[path] < PROGRESS_MS:
             return
         self._told_ms[path] = now_ms

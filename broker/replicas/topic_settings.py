@@ -26,7 +26,6 @@ from wire.batches.compression import Codec
 _REMOTE: Final = "there is no remote storage"
 _CLEANER: Final = "there is no log cleaner yet"
 _THROTTLE: Final = "throttles are of the broker (replication/throttle.py)"
-_LEVEL: Final = "batches that are compressed again have the default level of their codec"
 NO_EFFECT: Final[Mapping[str, str]] = {
     "remote.storage.enable": _REMOTE,
     "remote.log.copy.disable": _REMOTE,
@@ -36,15 +35,24 @@ NO_EFFECT: Final[Mapping[str, str]] = {
     "min.cleanable.dirty.ratio": _CLEANER,
     "min.compaction.lag.ms": _CLEANER,
     "delete.retention.ms": _CLEANER,
-    "compression.gzip.level": _LEVEL,
-    "compression.lz4.level": _LEVEL,
-    "compression.zstd.level": _LEVEL,
     "leader.replication.throttled.replicas": _THROTTLE,
     "follower.replication.throttled.replicas": _THROTTLE,
     "unclean.leader.election.enable": "it is the controller that elects",
     "preallocate": "files grow with what is written to them",
 }
 """Configs of topics that change nothing at a log, and why."""
+ACTED_ON_ELSEWHERE: Final = frozenset(
+    {
+        "leader.replication.throttled.replicas",
+        "follower.replication.throttled.replicas",
+        "unclean.leader.election.enable",
+    }
+)
+"""Those of them that throttles or the controller act on."""
+VALIDATION_KEY: Final = "produce.validation"
+"""Key of the broker, of ours: what of a produced batch is looked at."""
+VALIDATES_RECORDS: Final = "records"
+VALIDATIONS: Final = ("headers", VALIDATES_RECORDS)
 _CODECS: Final[Mapping[str, Codec | None]] = {
     "producer": None,
     "uncompressed": Codec.NONE,
@@ -126,7 +134,7 @@ class TopicSettingsOf:
 
     def _defaults_at(self, image: Image) -> dict[str, Any]:
         configs = NodeConfigs(image, self._node_id, self._properties)
-        values: dict[str, Any] = {}
+        values: dict[str, Any] = {VALIDATION_KEY: self._properties.get(VALIDATION_KEY)}
         for name, definition in topic_configs().items():
             text = configs.topic_value(definition)
             if text is None:
@@ -173,7 +181,9 @@ def _log_settings(values: Mapping[str, Any]) -> TopicSettings:
             before_ms_max=values["message.timestamp.before.max.ms"],
             after_ms_max=values["message.timestamp.after.max.ms"],
             codec=_CODECS[values["compression.type"]],
+            level=_level(values),
             is_compacted=is_compacted,
+            validates_records=values[VALIDATION_KEY] == VALIDATES_RECORDS,
         ),
         retention=RetentionRules(
             is_deleted="delete" in policy,
@@ -184,3 +194,10 @@ def _log_settings(values: Mapping[str, Any]) -> TopicSettings:
         flush_ms=values["flush.ms"],
         file_delete_delay_ms=values["file.delete.delay.ms"],
     )
+
+
+def _level(values: Mapping[str, Any]) -> int | None:
+    """The level of the codec that batches are compressed with again; None for its default."""
+    key = f"compression.{values['compression.type']}.level"
+    default = topic_configs()[key].default if key in values else None
+    return None if default is None or values[key] == int(default) else values[key]

@@ -117,6 +117,8 @@ class BrokerLifecycle:
         self._on_shut_down = on_shut_down
         self._registered: Callable[[int], None] = lambda _: None
         """Called with the epoch of each registration."""
+        self._are_silent: Callable[[], bool] = lambda: False
+        """Called before each heartbeat: True while the records do not take steps."""
         self._is_ready = True
         """False while the records of the broker keep it fenced."""
         self._offline_log_dirs: set[str] = set()
@@ -210,10 +212,16 @@ class BrokerLifecycle:
         """True if only the controller's permission to run is missing."""
         return self.state is BrokerState.RECOVERY and self._is_ready
 
-    def wait_for_records(self, registered: Callable[[int], None]) -> None:
-        """Stay fenced until `become_ready`; `registered` gets the epoch of each registration."""
+    def wait_for_records(
+        self, registered: Callable[[int], None], are_silent: Callable[[], bool]
+    ) -> None:
+        """Stay fenced until `become_ready`, and while `are_silent`.
+
+        `registered` gets the epoch of each registration.
+        """
         assert self.state is BrokerState.NOT_RUNNING, f"{self.state=}"
         self._registered = registered
+        self._are_silent = are_silent
         self._is_ready = False
 
     def become_ready(self) -> None:
@@ -427,7 +435,7 @@ class BrokerLifecycle:
             broker_id=self._config.node_id,
             broker_epoch=self.epoch,
             current_metadata_offset=self._end_offset - 1,
-            want_fence=not (self._is_caught_up and self._is_ready),
+            want_fence=not (self._is_caught_up and self._is_ready) or self._are_silent(),
             want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
             offline_log_dirs=self._directories(offline=True),
             cordoned_log_dirs=self._cordoned if self._is_caught_up else None,

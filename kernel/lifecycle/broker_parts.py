@@ -15,6 +15,7 @@ from broker_publisher.publisher import Publisher
 from kernel.config import NodeConfig
 from kernel.effects import Effect, Exit, Log, LogLevel
 from kernel.events import (
+    RecordsAlive,
     RecordsAsked,
     RecordsDirectoryFailed,
     RecordsEvent,
@@ -113,7 +114,7 @@ class BrokerParts:
             on_shut_down=on_shut_down if self.records is None else self.records.stop,
         )
         if self.records is not None:
-            self.lifecycle.wait_for_records(self.records.registered)
+            self.lifecycle.wait_for_records(self.records.registered, self.records.are_silent)
         self.publishers: tuple[Publisher, ...] = (first, self.lifecycle)
         if self.folders is not None:
             self.isr_expansion = IsrExpansion(
@@ -143,6 +144,8 @@ class BrokerParts:
                 self.records.ask(event.token, event.api_key, event.body)
             case RecordsReady():
                 self.lifecycle.become_ready()
+            case RecordsAlive():
+                self.records.note_alive()
             case RecordsDirectoryFailed():
                 self._on_directory_failed(event.path, is_last=event.is_last)
             case RecordsStopped():

@@ -34,6 +34,10 @@ Kafka waits without a limit of its own. With the longest controlled shutdown (5 
 supervisors kill what does not stop (30 s and more)."""
 
 
+SILENT_MS_MIN: Final = 5_000
+"""Shortest silence that counts, some times what lies between two signs of life."""
+
+
 class Records:
     """The records of one broker, as its kernel sees them.
 
@@ -64,6 +68,10 @@ class Records:
         self._timers = clock.timers
         self._effects = effects
         self._on_stopped = on_stopped
+        self._alive_ms: int | None = None
+        """Time of the last sign of life; None before the first."""
+        self._silent_count = 0
+        """Number of times one behind the other that they were found silent."""
         self._is_published = False
         self._is_stopping = False
         self._has_stopped = False
@@ -86,6 +94,26 @@ class Records:
     def registered(self, epoch: int) -> None:
         """Tell the epoch of a registration."""
         self._effects.append(TellBrokerEpoch(BrokerEpoch(epoch)))
+
+    def note_alive(self) -> None:
+        """Note a sign of life."""
+        self._alive_ms = self._clock.now_ms
+
+    def are_silent(self) -> bool:
+        """Return True if they are found without a sign of life for a session, for the second time.
+
+        The broker asks to be fenced then: others lead its partitions until the thread goes on. The
+        first time may be behind a pause of the whole process, whose signs are still to be read.
+        """
+        silent_ms = 0 if self._alive_ms is None else self._clock.now_ms - self._alive_ms
+        was_silent = self._silent_count > 1
+        is_over = silent_ms < max(self._timeout_ms, SILENT_MS_MIN)
+        self._silent_count = 0 if is_over else self._silent_count + 1
+        is_silent = self._silent_count > 1
+        if is_silent is not was_silent:
+            event = "records_silent" if is_silent else "records_not_silent"
+            self._effects.append(Log(LogLevel.ERROR, event, {"silent_ms": silent_ms}))
+        return is_silent
 
     def ask(self, token: int, api_key: int, body: Entity) -> None:
         """Send a request to the active controller; several may be outstanding."""

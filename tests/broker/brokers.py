@@ -1,7 +1,8 @@
 """A whole broker on a disk in memory, with a driver that runs its work and keeps its effects."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from broker.events import (
     Now,
     WorkDone,
 )
+from network.memory_pool import counted_bytes_of
 from simulator.cluster.memory_vfs import MemoryVfs
 from tests.broker.fronts import LISTENER, content
 from tests.broker.metadata_log import D1, MetadataLog
@@ -86,12 +88,19 @@ class Driven:
         return Now(self.now_ms, self.now_ms + 1_000_000)
 
     def step(self, *events: Event) -> list[Effect]:
-        """One step, then those in which its work ends."""
+        """One step, then those in which its work ends; frames come with their memory."""
+        self.take_memory(events)
         effects = self.broker.take(events, self.now) + self.broker.settle()
         ends: list[Event] = [
             WorkDone(each.token, _error_of(each)) for each in effects if isinstance(each, RunWork)
         ]
         return effects + self.step(*ends) if ends else effects
+
+    def take_memory(self, events: Iterable[Event]) -> None:
+        """Take the memory of received frames, whether there is room or not."""
+        received = [event.frames for event in events if isinstance(event, FramesReceived)]
+        for frame in chain.from_iterable(received):
+            self.broker.memory.used_bytes += counted_bytes_of(frame)
 
     def one(self, kind: type[Kind], *events: Event) -> Kind:
         """The only effect of this kind in a step."""

@@ -4,12 +4,15 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from broker.clients.call import Call
 from broker.clients.client_quotas import ClientQuotas
 from broker.clients.front import Front
 from broker.clients.request_metrics import RequestMetrics
 from broker.effects import Effect, SendParts, SendToKernel, SetReading
 from network.clock import Clock, Now
+from network.memory_pool import MemoryPool, counted_bytes_of
 from network.sampled_rate import QuotaWindow
 from network.turn_budget import TurnBudget
 from simulator.cluster.memory_vfs import MemoryVfs
@@ -66,6 +69,7 @@ class Fronts:
         self.calls: list[Call] = []
         self.now_ns = 0
         self.budget = TurnBudget(1 << 30) if budget is None else budget
+        self.memory = MemoryPool(QUEUED_BYTES_MAX)
         self.quotas = ClientQuotas(self.clock, QuotaWindow(), lambda: self.now_ns)
         self.metrics = RequestMetrics(lambda: self.now_ns)
         served = (PRODUCE, FETCH, LIST_OFFSETS, INIT_PRODUCER_ID)
@@ -77,7 +81,7 @@ class Fronts:
         handlers = dict.fromkeys(served, keep)
         self.front = Front(
             handlers,
-            QUEUED_BYTES_MAX,
+            self.memory,
             self.clock,
             self.effects,
             quotas=self.quotas,
@@ -93,6 +97,8 @@ class Fronts:
         self.effects.clear()
 
     def receive(self, *frames: bytearray, connection_id: int = 1) -> None:
+        """Frames come with their memory, here whether there is room or not."""
+        self.memory.used_bytes += sum(map(counted_bytes_of, frames))
         self.front.received(connection_id, frames)
         self.front.go_on()
 
@@ -109,7 +115,8 @@ class Fronts:
         self.front.go_on()
 
     def taken(self) -> list[Effect]:
-        effects = self.effects[:]
+        """Effects since the last one, without who is told when they have left."""
+        effects = list(map(unmeasured, self.effects))
         self.effects.clear()
         return effects
 
@@ -122,11 +129,26 @@ class Fronts:
         parts = [e.parts for e in self.of(SendParts) if e.connection_id == connection_id]
         return b"".join(content(each) for each in parts)
 
+    def deliver(self, after_ns: int = 0) -> None:
+        """End the half of a step: what is sent leaves, and has left after a time."""
+        self.front.pause()
+        taken_ns = self.now_ns
+        self.now_ns += after_ns
+        for effect in self.of(SendParts):
+            if effect.sent is not None:
+                effect.sent(taken_ns, self.now_ns)
+        self.effects.clear()
+
     def to_kernel(self, connection_id: int = 1) -> bytes:
         return b"".join(e.data for e in self.of(SendToKernel) if e.connection_id == connection_id)
 
     def reading(self, connection_id: int = 1) -> list[bool]:
         return [e.is_wanted for e in self.of(SetReading) if e.connection_id == connection_id]
+
+
+def unmeasured(effect: Effect) -> Effect:
+    """An effect without who is told when it has left."""
+    return replace(effect, sent=None) if isinstance(effect, SendParts) else effect
 
 
 def file_slice(vfs: MemoryVfs) -> FileSlice:

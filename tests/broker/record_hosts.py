@@ -158,6 +158,27 @@ class Host:
         self.budget.begin()
         self.local.go_on()
 
+    def next_ms(self) -> int | None:
+        """Instant of the next `tick`."""
+        return self.clock.now_ms if self.local.upkeep.is_busy else self.local.next_ms()
+
+    @property
+    def is_due(self) -> bool:
+        """True if a `tick` is due now."""
+        return self.next_ms() == self.clock.now_ms
+
+    def begin(self) -> None:
+        """Let all upkeep begin that is due."""
+        while min(self.local.upkeep._due_ms.values()) <= self.clock.now_ms:
+            self.local.upkeep.tick()
+
+    def tick(self) -> None:
+        """One turn, in which timers run and the upkeep goes on."""
+        self.budget.begin()
+        self.local.tick()
+        while self.local.upkeep.is_busy and self.budget.has_room:
+            self.local.upkeep.go_on()
+
     def work(self) -> None:
         while self.works:
             self.work_one()
@@ -178,9 +199,9 @@ class Host:
     def pass_ms(self, ms: int) -> None:
         """Let time pass, with a tick at each instant that is asked for."""
         end = self.clock.now_ms + ms
-        while (due := self.local.next_ms()) is not None and due <= end:
+        while (due := self.next_ms()) is not None and due <= end:
             self._set(max(due, self.clock.now_ms))
-            self.local.tick()
+            self.tick()
             self.work()
         self._set(end)
 
@@ -211,8 +232,13 @@ class Host:
         assert all(isinstance(each.level, LogLevel) for each in found)
         return [each.fields for each in found]
 
-    def stop(self) -> Any:
+    def leave(self) -> None:
+        """Begin to stop: all partitions are left."""
         self.local.stop()
+        self.apply()
+
+    def stop(self) -> Any:
+        self.leave()
         self.work()
         return self.effects[-1]
 

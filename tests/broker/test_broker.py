@@ -268,7 +268,9 @@ def test_records_that_a_follower_appends_are_flushed() -> None:
     assert partition.log is not None
     replicated(partition.log, encode_batch([b"v"], 0, 0, 1))
     driven.broker._on_replicated((A, 0), is_raised=True)
-    assert flushes(driven.step()) == [(Lane.FLUSH, LOG_DIR)]
+    assert flushes(driven.step()) == [(Lane.FLUSH, LOG_DIR), (Lane.FILES, LOG_DIR)]
+    epochs = driven.vfs.read(f"{LOG_DIR}/a-0/leader-epoch-checkpoint")
+    assert epochs == b"0\n1\n0 0\n", "as Kafka, which writes them in the append"
 
 
 # ---- failures and the end --------------------------------------------------------------------

@@ -39,7 +39,9 @@ def with_records(body: Any, records: bytes) -> Any:
 def sent(driven: Driven, body: Any) -> tuple[list[Effect], list[RunWork]]:
     """Effects of a request before its work is done, and that work."""
     frame = bytearray(codec.encode_request(PRODUCE, 13, 5, "client", body))
-    effects = driven.broker.take([FramesReceived(1, [frame])], driven.now)
+    events = [FramesReceived(1, [frame])]
+    driven.take_memory(events)
+    effects = driven.broker.take(events, driven.now)
     effects += driven.broker.settle()
     return effects, [each for each in effects if isinstance(each, RunWork)]
 

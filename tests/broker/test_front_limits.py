@@ -3,9 +3,10 @@
 import pytest
 
 from broker.clients.call import Call
-from broker.clients.front import CALLS_MAX, SMALL_BYTES_MAX
+from broker.clients.front import CALLS_MAX
 from broker.effects import UsedAtKernel
 from network.clock import Now
+from network.memory_pool import SMALL_BYTES_MAX
 from tests.broker.fronts import (
     QUEUED_BYTES_MAX,
     Fronts,
@@ -63,99 +64,74 @@ def test_requests_for_the_kernel_have_the_limit_of_the_kernel() -> None:
     assert fronts.reading() == [True]
 
 
-# ---- bytes held ------------------------------------------------------------------------------
+# ---- memory ----------------------------------------------------------------------------------
 
 
-def test_requests_above_the_limit_of_bytes_wait_and_are_not_read() -> None:
+def test_a_call_holds_the_memory_of_its_frame_until_it_is_answered() -> None:
     fronts = Fronts()
-    for connection_id in (1, 2, 3):
-        fronts.open(connection_id)
-    fronts.receive(produce(400))
+    fronts.open()
+    fronts.open(2)
+    fronts.receive(produce(400), list_offsets())
     fronts.receive(produce(600), connection_id=2)
-    assert len(fronts.calls) == 2
-    assert fronts.front.queued_bytes == QUEUED_BYTES_MAX
-    fronts.receive(produce(20), connection_id=3)
-    assert len(fronts.calls) == 2
-    assert (fronts.reading(), fronts.reading(2), fronts.reading(3)) == ([], [], [False])
-    fronts.end(fronts.calls[0])
-    assert len(fronts.calls) == 3
-    assert fronts.reading(3) == [False, True]
-    assert fronts.front.queued_bytes == 620
-
-
-def test_connections_that_wait_for_room_get_it_in_the_order_in_which_they_came() -> None:
-    fronts = Fronts()
-    for connection_id in (1, 2, 3, 4):
-        fronts.open(connection_id)
-    fronts.receive(produce(1_000))
-    fronts.receive(produce(900), connection_id=2)
-    fronts.receive(produce(101), produce(11), connection_id=3)
-    fronts.receive(produce(100), connection_id=4)
-    fronts.end(fronts.calls[0])
-    assert [len(call.frame) for call in fronts.calls[1:]] == [900], "the third fits no more"
-    fronts.receive(produce(10))
-    assert len(fronts.calls) == 2, "one that would fit does not overtake"
+    assert fronts.memory.used_bytes == 1_000
     fronts.end(fronts.calls[1])
-    sizes = [len(call.frame) for call in fronts.calls[2:]]
-    assert sizes == [101, 100, 10, 11], "the second of a connection comes after those that wait"
+    assert fronts.memory.used_bytes == 1_000, "that of small requests is not counted"
+    fronts.end(fronts.calls[0])
+    assert fronts.memory.used_bytes == 600
+    fronts.end(fronts.calls[2])
+    assert fronts.memory.used_bytes == 0
 
 
-def test_a_request_above_the_limit_is_served_alone() -> None:
+def test_large_requests_of_any_kind_count() -> None:
     fronts = Fronts()
     fronts.open()
-    fronts.open(2)
-    fronts.receive(produce(5_000))
-    assert len(fronts.calls) == 1
-    fronts.receive(produce(5_000), connection_id=2)
-    fronts.receive(produce(10))
-    assert len(fronts.calls) == 1
+    fronts.receive(request(FETCH, SMALL_BYTES_MAX + 1, 11), request(FETCH, SMALL_BYTES_MAX, 11))
+    assert fronts.memory.used_bytes == SMALL_BYTES_MAX + 1
     fronts.end(fronts.calls[0])
-    assert len(fronts.calls) == 2
-    fronts.end(fronts.calls[1])
-    assert len(fronts.calls) == 3
-    fronts.end(fronts.calls[2])
-    assert fronts.front.queued_bytes == 0
+    assert fronts.memory.used_bytes == 0
 
 
-def test_a_follower_that_fetches_does_not_wait_for_the_produce_that_waits_for_it() -> None:
-    fronts = Fronts()
-    for connection_id in (1, 2, 3):
-        fronts.open(connection_id)
-    fronts.receive(produce(5_000))
-    fronts.receive(produce(100), connection_id=3)
-    fronts.receive(request(FETCH, SMALL_BYTES_MAX, 11), connection_id=2)
-    assert len(fronts.calls) == 2
-    assert fronts.front.queued_bytes == 5_000
-    fronts.receive(request(FETCH, SMALL_BYTES_MAX + 1, 11), connection_id=2)
-    assert len(fronts.calls) == 2
-    fronts.end(fronts.calls[0])
-    fronts.end(fronts.calls[2])
-    assert fronts.front.queued_bytes == SMALL_BYTES_MAX + 1
-
-
-def test_a_connection_that_is_closing_does_not_hold_up_the_queue() -> None:
-    fronts = Fronts()
-    for connection_id in (1, 2, 3):
-        fronts.open(connection_id)
-    fronts.receive(produce(1_000), connection_id=3)
-    fronts.receive(list_offsets(), list_offsets(), produce(500))
-    fronts.receive(produce(300), connection_id=2)
-    holding, first, _ = fronts.calls
-    fronts.end(first, "ends behind the second")
-    fronts.end(holding)
-    assert [len(call.frame) for call in fronts.calls[3:]] == [300]
-
-
-def test_a_connection_that_ends_leaves_the_queue() -> None:
+def test_a_request_for_the_kernel_holds_nothing_here() -> None:
     fronts = Fronts()
     fronts.open()
-    fronts.open(2)
-    fronts.receive(list_offsets(), produce(1_000))
-    fronts.receive(produce(500))
-    fronts.receive(produce(300), connection_id=2)
-    fronts.end(fronts.calls[0], "ends")
-    fronts.end(fronts.calls[1])
-    assert [len(call.frame) for call in fronts.calls[2:]] == [300]
+    refused = request(PRODUCE, 500, 2)
+    fronts.receive(refused, produce(100))
+    assert fronts.to_kernel() == frame(bytes(refused))
+    assert fronts.memory.used_bytes == 100
+
+
+def test_frames_for_a_connection_that_is_not_served_are_dropped() -> None:
+    fronts = Fronts()
+    fronts.open()
+    fronts.receive(list_offsets(), list_offsets())
+    fronts.end(fronts.calls[1], "ends")
+    fronts.receive(produce(100))
+    fronts.receive(produce(200), connection_id=7)
+    assert (len(fronts.calls), fronts.memory.used_bytes) == (2, 0)
+
+
+@pytest.mark.parametrize("end", ["by itself", "by the client"])
+def test_frames_that_wait_are_dropped_with_their_connection(end: str) -> None:
+    fronts = Fronts(is_serving=False)
+    fronts.open()
+    fronts.receive(produce(900), produce(200))
+    assert fronts.memory.used_bytes == 1_100
+    if end == "by itself":
+        fronts.front.kernel_closed(1, "ends")
+    else:
+        fronts.front.closed(1)
+    assert fronts.memory.used_bytes == 0
+    assert len(fronts.front) == 0
+
+
+def test_the_call_of_a_closed_connection_holds_its_memory_until_it_is_answered() -> None:
+    fronts = Fronts()
+    fronts.open()
+    fronts.receive(produce(900))
+    fronts.front.closed(1)
+    assert fronts.memory.used_bytes == 900
+    fronts.end(fronts.calls[0])
+    assert fronts.memory.used_bytes == 0
 
 
 # ---- notes to the kernel ---------------------------------------------------------------------
@@ -202,6 +178,19 @@ def test_a_connection_that_waits_for_the_broker_is_in_use() -> None:
     assert tick(fronts, 1_100) == [1]
 
 
+def test_a_connection_that_waits_for_memory_or_begins_a_request_is_in_use() -> None:
+    """One that does not end the request it began is not: its memory must come back."""
+    fronts = Fronts(used_interval_ms=100)
+    for connection_id in (1, 2, 3):
+        fronts.open(connection_id)
+    assert fronts.memory.take(2, QUEUED_BYTES_MAX)
+    assert not fronts.memory.take(3, 1)
+    assert tick(fronts, 1_100) == [2, 3]
+    assert tick(fronts, 1_200) == [3]
+    fronts.memory.leave(3)
+    assert tick(fronts, 1_300) == []
+
+
 def test_a_connection_that_the_kernel_closed_is_not_noted() -> None:
     fronts = Fronts(used_interval_ms=100)
     fronts.open()
@@ -238,10 +227,10 @@ def test_a_call_that_waits_for_others_gives_its_frame_back() -> None:
     fronts.open()
     fronts.receive(produce(QUEUED_BYTES_MAX), produce(QUEUED_BYTES_MAX))
     assert [len(call.frame) for call in fronts.calls] == [0, 0]
-    assert fronts.front.queued_bytes == 0
+    assert fronts.memory.used_bytes == 0
     for call in fronts.calls:
         fronts.end(call)
-    assert fronts.front.queued_bytes == 0
+    assert fronts.memory.used_bytes == 0
     assert ended == []
 
 

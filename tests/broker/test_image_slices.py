@@ -229,6 +229,6 @@ def test_a_stop_leaves_the_images_that_wait() -> None:
     host.log.topic("a", partitions=MANY)
     publish(host)
     host.turn()
-    host.local.stop()
+    host.leave()
     assert not host.local.is_busy
     assert host.replicas.partitions == {}

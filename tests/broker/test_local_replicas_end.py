@@ -6,11 +6,13 @@ import pytest
 
 from broker.config import UpkeepConfig
 from broker.effects import DirectoryFailed, Lane, Ready, Stopped
+from broker.replicas.image_queue import Change
 from broker.replicas.log_closing import CLOSERS
 from replication.leader.leadership import Changed
 from replication.partition import Offline
 from tests.broker.metadata_log import D1, D2, A, B
-from tests.broker.record_hosts import Host, registered, with_topics
+from tests.broker.record_hosts import SLICE_UNITS, Host, registered, with_topics
+from tests.storage.test_unified_log import produced
 from wire.errors import ErrorCode
 from wire.types import DIRECTORY_UNASSIGNED
 
@@ -115,7 +117,7 @@ def test_a_stop_waits_for_what_runs_and_takes_no_image_any_more() -> None:
     host = Host(with_topics("a")).started()
     host.log.topic("b")
     host.publish()
-    host.local.stop()
+    host.leave()
     assert len(host.works) == 1
     assert host.replicas.partitions == {}
     host.log.remove()
@@ -125,6 +127,45 @@ def test_a_stop_waits_for_what_runs_and_takes_no_image_any_more() -> None:
     host.work()
     assert host.effects[-1].clean == ("/1", "/2")
     assert host.local.manager.directories == {}
+
+
+def test_a_stop_leaves_some_partitions_in_a_turn_and_then_closes_the_logs() -> None:
+    per_turn = SLICE_UNITS // Change.PARTITION
+    log = with_topics("a", partitions=2 * per_turn + 1)
+    log.topic("b", directory=D2)
+    log.topic("c", b"c" * 16, replicas=(2, 1), leader=2)
+    host = Host(log).started()
+    host.local.fail("/2", OSError())
+    assert len(host.replicas.fetched) == 1
+    host.local.stop()
+    counts = []
+    while host.local.is_busy:
+        host.turn()
+        counts.append(len(host.replicas.partitions))
+        assert bool(host.works) is (counts[-1] == 0)
+        assert len(host.local.hosted) == counts[-1]
+    assert counts == [per_turn + 3, 3, 0]
+    assert (host.replicas.fetched, host.local.offline_count) == ({}, 0)
+    assert host.local._key_of == {}
+    host.work()
+    assert host.effects[-1] == Stopped(("/1",))
+
+
+def test_a_partition_that_is_not_left_yet_serves_and_may_fail() -> None:
+    host = Host(with_topics("a", flush_messages="1")).started()
+    host.local.stop()
+    log = host.partition().log
+    host.partition().append_as_leader(produced(1), required_acks=1, wall_ms=1, now_ms=1)
+    host.local.appended((A, 0))
+    [(_, _, flush, done)] = host.works
+    flush()
+    done(None)
+    host.works.clear()
+    assert log.log.flushed_end_offset == 1
+    host.local.fail("/1", OSError())
+    host.apply()
+    host.work()
+    assert host.effects[-1] == Stopped(("/2",))
 
 
 def test_a_stop_before_all_logs_are_open_leaves_a_directory_unclean() -> None:
@@ -153,7 +194,7 @@ def test_views_for_the_answers_about_log_directories() -> None:
 def test_a_directory_that_cannot_be_closed_is_not_clean() -> None:
     host = Host(with_topics("a")).started()
     host.append()
-    host.local.stop()
+    host.leave()
     host.vfs.failing = lambda kind, path: errno.EIO if kind == "sync" and "/1/a-0" in path else None
     host.work()
     assert host.effects[-1] == Stopped(("/2",))
@@ -165,7 +206,7 @@ def test_a_directory_that_cannot_be_closed_is_not_clean() -> None:
 def test_several_threads_close_the_logs_of_a_directory_and_one_records_behind_them() -> None:
     host = Host(with_topics("a", partitions=CLOSERS + 2)).started()
     host.append(2, number=3)
-    host.local.stop()
+    host.leave()
     names = [(lane, name) for lane, name, _, _ in host.works]
     assert names == [*((Lane.FILES, f"/1:{n}") for n in range(CLOSERS)), (Lane.FILES, "/2:0")]
     host.work_one(1)
@@ -185,7 +226,7 @@ def test_several_threads_close_the_logs_of_a_directory_and_one_records_behind_th
 def test_one_log_that_cannot_be_closed_leaves_the_directory_unclean(failing: int) -> None:
     host = Host(with_topics("a", partitions=CLOSERS + 1), dirs=("/1",)).started()
     host.append(number=failing)
-    host.local.stop()
+    host.leave()
     broken = f"/1/a-{failing}/"
     host.vfs.failing = lambda kind, path: errno.EIO if kind == "sync" and broken in path else None
     host.work_one()
@@ -198,7 +239,7 @@ def test_one_log_that_cannot_be_closed_leaves_the_directory_unclean(failing: int
 
 def test_a_thread_that_ends_well_does_not_hide_the_error_of_another() -> None:
     host = Host(with_topics("a", partitions=2), dirs=("/1",)).started()
-    host.local.stop()
+    host.leave()
     errors = iter([errno.EIO])
     host.vfs.failing = lambda kind, _: next(errors, None) if kind == "sync" else None
     host.work()

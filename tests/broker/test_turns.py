@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from broker.clients.front import CALL_UNITS, PARTITION_UNITS
-from broker.effects import Lane, SendParts, SetReading
+from broker.effects import Lane, RunWork, SendParts, SetReading
 from broker.event_queue import BYTES_PER_UNIT, EVENT_UNITS
 from broker.events import (
     Answered,
@@ -17,11 +17,13 @@ from broker.events import (
     PeerBytes,
     PeerConnected,
     PeerDisconnected,
+    StopRequested,
     TimeAdvanced,
     WorkDone,
 )
+from broker.replicas.image_queue import Change
 from network.turn_budget import TURN_UNITS_MAX
-from tests.broker.brokers import Driven
+from tests.broker.brokers import LOG_DIR, Driven, _error_of
 from tests.broker.fronts import api_versions, list_offsets
 from wire.api_keys import FETCH, PRODUCE
 from wire.messages import codec
@@ -148,8 +150,38 @@ def test_an_image_is_applied_beside_requests_that_never_end() -> None:
     assert driven.broker._front.is_busy
 
 
+def test_the_upkeep_of_many_logs_takes_turns() -> None:
+    """With its first checks all at once, and each log that leads for the first time."""
+    driven, count = Driven(), 100
+    driven.metadata.topic(partitions=count)
+    driven.start()
+    driven.now_ms += 30_000
+    turn_count, works = 1, turn(driven, TimeAdvanced())
+    while is_at_once(driven) or works:
+        ends = [
+            WorkDone(each.token, _error_of(each)) for each in works if isinstance(each, RunWork)
+        ]
+        works = turn(driven, *ends)
+        turn_count += 1
+    assert turn_count > count * 10 // TURN_UNITS_MAX, "the checks of a log cost 10 units or so"
+    path = f"{LOG_DIR}/recovery-point-offset-checkpoint"
+    assert len(driven.vfs.read(path).splitlines()) == count + 2
+
+
+def test_a_stop_leaves_partitions_over_turns() -> None:
+    driven, count = Driven(), 3 * TURN_UNITS_MAX // Change.PARTITION // 2
+    driven.metadata.topic(partitions=count)
+    driven.start()
+    turn(driven, StopRequested())
+    assert is_at_once(driven)
+    assert len(driven.broker._local.hosted) == count // 3
+    turn(driven, TimeAdvanced())
+    assert not is_at_once(driven)
+    assert not driven.broker._local.hosted
+
+
 def test_the_parts_that_share_turns() -> None:
     broker = started().broker
-    parts = [broker._front, broker._later, broker._fetchers, broker._local]
+    parts = [broker._front, broker._later, broker._fetchers, broker._local, broker._local.upkeep]
     assert list(broker._turns._parts) == parts
     assert broker._fetchers._budget is broker._budget

@@ -256,6 +256,16 @@ def test_counts_of_records_and_requests() -> None:
     assert counts.logs == (LogSize("a", 0, BATCH_BYTES, 0, 2, 1, 0),)
 
 
+def test_the_time_in_which_a_connection_waited_for_memory() -> None:
+    driven = Driven()
+    memory = driven.broker.memory
+    assert memory.take(1, memory.size_bytes)
+    driven.read_ns = [500, 800]
+    assert not memory.take(2, 1)
+    counts = driven.broker.counts()
+    assert (counts.depleted_ns, counts.queued_bytes) == (300, memory.size_bytes)
+
+
 def test_producers_of_a_log_are_counted() -> None:
     log = opened(MemoryVfs())
     log.append_as_leader(produced(NOW, producer=5), 3, NOW)

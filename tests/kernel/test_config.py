@@ -4,7 +4,7 @@ from kernel.config import WEEK_MS, BrokerConfig, MetadataLogConfig, QuorumConfig
 from metadata.config_schema import broker_config
 from network.connection_limits import ConnectionLimits
 from node.configs.config_keys import NUMBERS
-from quorum_controller.config import TokenSettings
+from quorum_controller.config import MutationWindow, TokenSettings
 
 GROUPS = {
     "quorum": QuorumConfig(),
@@ -13,6 +13,7 @@ GROUPS = {
     "topics": TopicDefaults(),
     "tokens": TokenSettings(),
     "connections": ConnectionLimits(),
+    "mutations": MutationWindow(),
 }
 
 

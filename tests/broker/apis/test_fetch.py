@@ -5,6 +5,7 @@ from collections import Counter
 import msgspec
 import pytest
 
+from broker.apis import fetch
 from broker.clients.request_metrics import FETCH_FOLLOWER
 from quorum_controller.security.authorization import (
     CLUSTER_NAME,
@@ -12,6 +13,7 @@ from quorum_controller.security.authorization import (
     Operation,
     ResourceType,
 )
+from replication.leader import fetches
 from storage.producers.producer_state import Origin
 from tests.broker.apis.records import (
     FETCH,
@@ -25,11 +27,27 @@ from tests.replication.partitions import WALL_MS, registration
 from tests.storage.test_unified_log import marker, produced
 from wire.batches.batch import iterate_batches
 from wire.errors import ErrorCode, RemoteProtocolError
+from wire.messages import fetch_request, fetch_response
 
 NONE = ErrorCode.none
 NOT_LEADER = ErrorCode.not_leader_or_follower
 PAIR = {"isr": (1, 2), "replicas": (1, 2)}
 FOLLOWER = {"replica_id": 2, "replica_epoch": 12}
+
+
+@pytest.fixture(autouse=True, params=["whole", "in pieces"])
+def _size(request, monkeypatch):
+    """Each request is small, and then so large that it is done partition by partition."""
+    if request.param == "in pieces":
+        for module, name, value in (
+            (fetch, "SMALL_MAX", 0),
+            (fetch, "SMALL_BYTES_MAX", 0),
+            (fetch, "PIECE", 1),
+            (fetches, "READ_PIECE", 1),
+            (fetch_request, "PIECE", 1),
+            (fetch_response, "PIECE", 1),
+        ):
+            monkeypatch.setattr(module, name, value)
 
 
 def filled(count=3, **fields):

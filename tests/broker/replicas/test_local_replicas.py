@@ -104,17 +104,22 @@ def test_as_many_logs_are_opened_at_once_as_there_are_recovery_threads() -> None
     assert again.logged("logs_loaded")[-1]["loaded"] == 5
 
 
-def test_progress_is_logged_now_and_then() -> None:
+def test_progress_is_counted_and_logged_now_and_then() -> None:
     host = Host(with_topics("a", partitions=3)).started()
     host.stop()
     again = Host(with_topics("a", partitions=3), host.vfs, upkeep=UpkeepConfig(recovery_threads=1))
     again.publish()
+    assert again.local.remaining_logs == {}
     again.work_one()
+    assert again.local.remaining_logs == {"/1": 3, "/2": 0}
     again.work_one()
+    assert again.local.remaining_logs == {"/1": 2, "/2": 0}
     assert again.logged("logs_loading") == []
     again._set(again.clock.now_ms + 10_000)
     again.work_one()
     assert again.logged("logs_loading") == [{"path": "/1", "loaded": 2, "logs": 3}]
+    again.work()
+    assert again.local.remaining_logs == {"/1": 0, "/2": 0}
 
 
 def test_a_damaged_tail_is_cut_and_told() -> None:

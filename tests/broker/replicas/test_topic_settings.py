@@ -42,7 +42,8 @@ FIELDS = {
     "file.delete.delay.ms": ("17", lambda log, _: log.file_delete_delay_ms, 17),
     "min.insync.replicas": ("2", lambda _, partition: partition.min_insync_replicas, 2),
 }
-WITH_OTHERS = {"max.compaction.lag.ms"}
+LEVELS = {f"compression.{codec}.level" for codec in ("gzip", "lz4", "zstd")}
+WITH_OTHERS = {"max.compaction.lag.ms", *LEVELS}
 
 
 def publish(found: TopicSettingsOf, log: MetadataLog) -> list[str]:
@@ -75,6 +76,16 @@ def test_a_config_of_a_topic_is_its_field(name: str) -> None:
     assert publish(found, log) == ["a"]
     assert field(found.log("a"), found.partition("a")) == value
     assert found.log("b") == TopicSettings()
+
+
+@pytest.mark.parametrize(("text", "validates"), [("records", True), ("headers", False)])
+def test_what_of_a_produced_batch_is_looked_at(text: str, *, validates: bool) -> None:
+    log = MetadataLog()
+    log.topic()
+    log.config("a", retention_ms="5")
+    found = settings(log, produce_validation=text)
+    for topic in ("a", "b"):
+        assert found.log(topic).append.validates_records is validates
 
 
 def test_defaults_are_kafkas_and_those_of_the_logs() -> None:
@@ -116,6 +127,29 @@ def test_the_codec_of_a_topic(name: str, codec: Codec | None) -> None:
     log = MetadataLog()
     log.topic("a", compression_type=name)
     assert settings(log).log("a").append.codec is codec
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "expected"),
+    [
+        ("gzip", "9", 9),
+        ("lz4", "17", 17),
+        ("zstd", "-5", -5),
+        ("gzip", "-1", None),
+        ("lz4", "9", None),
+        ("zstd", "3", None),
+        ("snappy", None, None),
+        ("producer", None, None),
+    ],
+)
+def test_the_level_of_the_codec_of_a_topic(
+    name: str, level: str | None, expected: int | None
+) -> None:
+    log = MetadataLog()
+    log.topic("a", compression_type=name)
+    for codec in ("gzip", "lz4", "zstd"):
+        log.set(CONFIG_TOPIC, "a", f"compression.{codec}.level", level if codec == name else "2")
+    assert settings(log).log("a").append.level == expected
 
 
 @pytest.mark.parametrize(

@@ -2,26 +2,25 @@
 
 import errno
 
-import pytest
-
 from broker.config import UpkeepConfig
 from broker.effects import DirectoryFailed, Lane
-from broker.replicas.upkeep import LOGS_PER_STEP
-from storage.checkpoints.checkpoint_files import OffsetCheckpoint
+from broker.replicas.log_check import LISTED_PER_UNIT
+from broker.replicas.removals import REMOVAL_UNITS
+from broker.replicas.upkeep import (
+    FLUSH_UNITS,
+    PRODUCERS_PER_UNIT,
+    PRODUCERS_UNITS,
+    RETENTION_UNITS,
+    SEGMENT_UNITS,
+    SEGMENTS_PER_CHECK,
+)
 from storage.errors import FsyncError
 from tests.broker.metadata_log import D2, A, B
 from tests.broker.record_hosts import START_MS, WALL_MS, Host, with_topics
 from tests.storage.test_unified_log import produced
 
-POINTS = "recovery-point-offset-checkpoint"
-STARTS = "log-start-offset-checkpoint"
-WATERMARKS = "replication-offset-checkpoint"
 LONG_MS = 1 << 40
 SIZE = len(produced(1).buffer)
-
-
-def recorded(host: Host, name: str, path: str = "/1") -> dict:
-    return dict(OffsetCheckpoint(host.vfs, path, name).offsets)
 
 
 def small_segments(**configs: str) -> Host:
@@ -30,108 +29,12 @@ def small_segments(**configs: str) -> Host:
     return Host(log).started()
 
 
-# ---- recorded offsets --------------------------------------------------------------------------
-
-
-def test_high_watermarks_are_recorded_from_the_start_every_5_s() -> None:
-    host = Host(with_topics("a")).started()
-    host.append(2)
-    assert host.local.next_ms() == host.clock.now_ms
-    host.pass_ms(0)
-    assert recorded(host, WATERMARKS) == {("a", 0): 2}
-    host.append()
-    host.pass_ms(4_999)
-    assert recorded(host, WATERMARKS) == {("a", 0): 2}
-    host.pass_ms(1)
-    assert recorded(host, WATERMARKS) == {("a", 0): 3}
-
-
-def test_recovery_points_and_log_starts_are_recorded_after_30_s_and_each_minute() -> None:
-    host = Host(with_topics("a", flush_messages="1")).started()
-    host.append(2)
-    assert host.partition().log.log.flushed_end_offset == 2
-    host.partition().delete_records_on_leader(1)
-    host.pass_ms(29_999)
-    assert recorded(host, POINTS) == recorded(host, STARTS) == {}
-    host.pass_ms(1)
-    assert recorded(host, POINTS) == {("a", 0): 2}
-    assert recorded(host, STARTS) == {("a", 0): 1}
-    host.append()
-    host.partition().delete_records_on_leader(2)
-    host.pass_ms(59_999)
-    assert recorded(host, POINTS) == {("a", 0): 2}
-    host.pass_ms(1)
-    assert recorded(host, POINTS) == {("a", 0): 3}
-    assert recorded(host, STARTS) == {("a", 0): 2}
-
-
-def test_the_epochs_are_written_before_the_recovery_points_a_few_at_a_step() -> None:
-    host = Host(with_topics("a", partitions=20, flush_messages="1")).started()
-    for number in range(20):
-        host.append(number=number)
-    host._set(host.clock.now_ms + 30_000)
-    written = []
-    for _ in range(4):
-        host.local.tick()
-        written.append(sum(host.vfs.exists(f"/1/a-{n}/leader-epoch-checkpoint") for n in range(20)))
-        if len(written) < 4:
-            assert recorded(host, POINTS) == {}
-            assert host.local.next_ms() == host.clock.now_ms or len(written) == 3
-        host.work()
-    assert written == [8, 16, 20, 20]
-    assert len(recorded(host, POINTS)) == 20
-
-
-def test_a_record_that_still_runs_is_not_begun_again() -> None:
-    host = Host(with_topics("a")).started()
-    host._set(host.clock.now_ms)
-    host.local.tick()
-    begun = len(host.works)
-    assert begun == 2, "one for each log directory"
-    host._set(host.clock.now_ms + 5_000)
-    host.local.tick()
-    assert len(host.works) == begun
-    host.work()
-    host._set(host.clock.now_ms + 5_000)
-    host.local.tick()
-    assert len(host.works) == begun
-
-
-def test_a_full_disk_delays_a_record_and_a_broken_one_is_offline() -> None:
-    host = Host(with_topics("a")).started()
-    host.append()
-    host.vfs.bytes_max = host.vfs.used_bytes()
-    host.pass_ms(0)
-    assert [told["path"] for told in host.logged("log_upkeep_refused")] == ["/1", "/2"]
-    assert host.taken(DirectoryFailed) == []
-    host.vfs.bytes_max = None
-    host.pass_ms(5_000)
-    assert recorded(host, WATERMARKS) == {("a", 0): 1}
-    lane, name, _, done = next(iter(_records(host)))
-    assert (lane, name) == (Lane.FILES, "/1")
-    done(FsyncError("/1", "broken"))
-    assert [one.path for one in host.taken(DirectoryFailed)] == ["/1"]
-
-
-def _records(host: Host) -> list:
-    host._set(host.clock.now_ms + 5_000)
-    host.local.tick()
-    return host.works
-
-
-def test_what_is_no_error_of_a_disk_is_raised() -> None:
-    host = Host(with_topics("a")).started()
-    _, _, _, done = _records(host)[0]
-    with pytest.raises(ZeroDivisionError):
-        done(ZeroDivisionError())
-
-
 # ---- producers ---------------------------------------------------------------------------------
 
 
 def with_producers(check_ms: int) -> tuple[Host, list]:
-    """A host with a log more than a step looks at for producers, which expire after 700 s."""
-    count = LOGS_PER_STEP + 1
+    """A host with a log more than a turn looks at for producers, which expire after 700 s."""
+    count = 11
     upkeep = UpkeepConfig(
         producer_check_ms=check_ms,
         producer_expiration_ms=700_000,
@@ -145,36 +48,57 @@ def with_producers(check_ms: int) -> tuple[Host, list]:
         host.partition(number).append_as_leader(
             produced(WALL_MS, producer=7), required_acks=1, wall_ms=WALL_MS, now_ms=START_MS
         )
+    host.pass_ms(30_000)
+    host.budget.units_max = (count - 1) * PRODUCERS_UNITS
     return host, [host.partition(number).log.producers for number in range(count)]
 
 
 def test_producers_that_write_no_more_are_forgotten_at_the_check_of_each_10_minutes() -> None:
     host, producers = with_producers(UpkeepConfig().producer_check_ms)
-    host.pass_ms(1_199_999)
+    host.pass_ms(1_169_999)
     assert all(map(len, producers)), "the check before was too early for them"
     host._set(host.clock.now_ms + 1)
-    assert host.local.next_ms() == host.clock.now_ms
-    host.local.tick()
-    assert sum(map(len, producers)) == 1, "a step looks at some logs"
-    assert host.local.next_ms() == host.clock.now_ms
-    host.local.tick()
+    assert host.is_due
+    host.tick()
+    assert sum(map(len, producers)) == 1, "a turn looks at some logs"
+    assert host.is_due
+    host.tick()
     assert sum(map(len, producers)) == 0
 
 
 def test_a_check_of_producers_goes_on_before_the_next_and_without_logs_that_are_gone() -> None:
     host, producers = with_producers(800_000)
-    host.pass_ms(799_999)
+    host.pass_ms(769_999)
     host._set(host.clock.now_ms + 1)
-    host.local.tick()
+    host.tick()
     host._set(host.clock.now_ms + 800_000)
-    host.local.tick()
+    host.tick()
     assert sum(map(len, producers)) == 0
-    assert host.local.next_ms() == host.clock.now_ms + 800_000, "it did not begin anew"
+    assert host.next_ms() == host.clock.now_ms + 800_000, "it did not begin anew"
     host._set(host.clock.now_ms + 800_000)
-    host.local.tick()
+    host.tick()
     host.log.remove()
     host.publish()
-    host.local.tick()
+    host.tick()
+
+
+def test_a_check_of_producers_costs_by_their_number() -> None:
+    host = Host(with_topics("a")).started()
+    for producer_id in range(PRODUCERS_PER_UNIT):
+        host.partition().append_as_leader(
+            produced(WALL_MS, producer=producer_id), required_acks=1, wall_ms=WALL_MS, now_ms=0
+        )
+    check = host.local.upkeep._producers
+    host.budget.begin()
+    check.begin()
+    check.go_on()
+    assert host.budget.spent == PRODUCERS_UNITS + 1
+    check.begin()
+    host.log.remove()
+    host.publish()
+    host.budget.begin()
+    check.go_on()
+    assert host.budget.spent == PRODUCERS_UNITS
 
 
 # ---- flushes -----------------------------------------------------------------------------------
@@ -227,6 +151,20 @@ def test_without_a_check_nothing_old_is_flushed() -> None:
     assert host.partition().log.log.flushed_end_offset == 1
 
 
+def test_a_turn_looks_at_the_flushes_of_some_logs() -> None:
+    host = Host(with_topics("a", partitions=LISTED_PER_UNIT)).started()
+    host.budget.begin()
+    check, spent = host.local.upkeep._old_flushes, []
+    check.begin()
+    assert host.budget.spent == 1
+    host.budget.units_max = FLUSH_UNITS * (LISTED_PER_UNIT - 1)
+    while check.is_busy:
+        host.budget.begin()
+        check.go_on()
+        spent.append(host.budget.spent)
+    assert spent == [host.budget.units_max, FLUSH_UNITS]
+
+
 def test_a_failed_flush_takes_the_directory_offline() -> None:
     host = Host(with_topics("a", flush_messages="1")).started()
     host.partition().append_as_leader(produced(1), required_acks=1, wall_ms=1, now_ms=1_000)
@@ -273,32 +211,146 @@ def test_deleted_segments_are_removed_after_their_delay() -> None:
     host.append(3)
     host.pass_ms(30_499)
     assert any(name.endswith(".deleted") for name in host.vfs.list("/1/a-0"))
-    assert host.local.next_ms() == host.clock.now_ms + 1
+    assert host.next_ms() == host.clock.now_ms + 1
     host.pass_ms(1)
     assert not any(name.endswith(".deleted") for name in host.vfs.list("/1/a-0"))
 
 
-def test_a_step_deletes_at_most_50_segments() -> None:
-    host = small_segments(retention_ms="1000")
-    host.append(120)
+def test_a_turn_removes_some_files() -> None:
+    host = small_segments(retention_ms="1", file_delete_delay_ms="5000")
+    host.pass_ms(29_990)
+    host.append(2)
+    host.pass_ms(10)
+    due = list(host.local.manager._due)
+    host._set(host.clock.now_ms + 4_999)
+    assert not host.local.upkeep._removals.is_busy
+    host._set(host.clock.now_ms + 1)
+    assert host.is_due
+    host.budget.units_max = REMOVAL_UNITS + 1
+    host.budget.begin()
+    host.local.upkeep._removals.go_on()
+    assert len(due) - len(host.local.manager._due) == 2
+    assert host.budget.spent == 2 * REMOVAL_UNITS
+    host.budget.units_max = 1_000
+    host.tick()
+    assert host.local.manager._due == []
+    assert not host.local.upkeep._removals.is_busy
+
+
+def test_a_disk_that_refuses_a_removal_is_offline() -> None:
+    host = small_segments(retention_ms="1", file_delete_delay_ms="5000")
+    host.pass_ms(29_990)
+    host.append(2)
+    host.pass_ms(10)
+    host._set(host.clock.now_ms + 6_000)
+    assert host.local.upkeep._removals.is_busy, "also late"
+    host.vfs.failing = lambda kind, path: errno.EIO if path.endswith(".deleted") else None
+    host.tick()
+    host.work()
+    assert [one.path for one in host.taken(DirectoryFailed)] == ["/1"]
+
+
+def test_nothing_is_removed_before_the_logs_are_loaded_and_behind_a_stop() -> None:
+    log = with_topics("a", "b", file_delete_delay_ms="0")
+    host = Host(log).started()
+    log.remove()
+    host.publish()
+    host.work()
+    assert host.is_due
+    host.leave()
+    assert not host.local.upkeep.is_busy
+    assert host.local.upkeep.next_ms() is None
+    again = Host(with_topics("b"), host.vfs, log_segment_delete_delay_ms="0")
+    again.publish()
+    again.work_one()
+    assert again.local.manager.next_removal_ms == again.clock.wall_ms
+    assert not again.local.upkeep.is_busy
+    again.work()
+    assert again.local.upkeep.is_busy
+
+
+def test_a_tick_begins_one_kind_of_upkeep() -> None:
+    """The one that waits for the longest time: each lists all logs."""
+    host = Host(with_topics("a")).started()
+    upkeep = host.local.upkeep
+    host._set(host.clock.now_ms + 40_000)
+    before = dict(upkeep._due_ms)
+    begun = []
+    for _ in range(3):
+        upkeep.tick()
+        begun += [name for name in before if upkeep._due_ms[name] != before[name]]
+        before = dict(upkeep._due_ms)
+        assert host.is_due
+    assert begun == ["high_watermarks", "retention", "flush"]
+    assert upkeep._due_ms["retention"] == host.clock.now_ms + 300_000
+
+
+def test_the_kinds_of_upkeep_go_on_by_turns() -> None:
+    host = Host(with_topics("a", partitions=3)).started()
     host._set(host.clock.now_ms + 30_000)
+    upkeep, told = host.local.upkeep, []
+    host.begin()
+    host.budget.units_max = 1
+    for _ in range(5):
+        host.budget.begin()
+        first = upkeep._parts[0]
+        upkeep.go_on()
+        told.append((first, upkeep._parts[-1]))
+    epochs, checkpoints, retention = upkeep.epochs, upkeep._checkpoints, upkeep._retention
+    assert [ran for _, ran in told] == [
+        epochs,
+        checkpoints,
+        retention,
+        upkeep._old_flushes,
+        checkpoints,
+    ], "the epochs are written"
+
+
+def test_a_turn_deletes_some_segments() -> None:
+    host = small_segments(retention_ms="1")
+    host.pass_ms(29_990)
+    host.append(2 * SEGMENTS_PER_CHECK + 2)
+    host._set(host.clock.now_ms + 10)
+    host.begin()
+    host.budget.units_max = SEGMENTS_PER_CHECK * SEGMENT_UNITS
     starts = []
-    for _ in range(4):
-        host.local.tick()
+    for _ in range(3):
+        host.tick()
         starts.append(host.partition().log.log_start_offset)
         host.work()
-        assert (host.local.next_ms() == host.clock.now_ms) is (len(starts) < 3)
-    assert starts == [50, 100, 120, 120]
+        assert host.is_due is (len(starts) < 3)
+    assert starts == [SEGMENTS_PER_CHECK, 2 * SEGMENTS_PER_CHECK, 2 * SEGMENTS_PER_CHECK + 2]
 
 
-def test_a_step_looks_at_100_logs_of_a_check() -> None:
-    host = Host(with_topics("a", partitions=120, retention_ms="1")).started()
-    for number in (99, 98, 9):
-        host.append(number=number)
-    host._set(host.clock.now_ms + 30_000)
-    host.local.tick()
-    assert host.partition(99).log.log_start_offset == host.partition(98).log.log_start_offset == 1
-    assert host.local.next_ms() == host.clock.now_ms
+def test_a_turn_looks_at_some_logs() -> None:
+    """At fewer where logs have many segments, and old ones."""
+    upkeep = UpkeepConfig(recovery_point_ms=LONG_MS, log_start_ms=LONG_MS)
+    log = with_topics("a", partitions=3, retention_ms="1", internal_segment_bytes=str(SIZE))
+    host = Host(log, upkeep=upkeep).started()
+    host.pass_ms(329_990)
+    for number in (0, 2):
+        host.append(2, number=number)
+    host._set(host.clock.now_ms + 10)
+    host.begin()
+    retention, spent = host.local.upkeep._retention, []
+    host.budget.units_max = 1
+    host.replicas.calls.clear()
+    while retention.is_busy:
+        host.budget.begin()
+        retention.go_on()
+        spent.append(host.budget.spent)
+    assert spent == [RETENTION_UNITS + 1 + 2 * SEGMENT_UNITS, RETENTION_UNITS, spent[0]]
+    assert host.replicas.calls == [("check", (A, 0)), ("check", (A, 2))]
+
+
+def test_a_log_with_more_to_delete_is_looked_at_behind_the_others() -> None:
+    host = Host(with_topics("a", partitions=2)).started()
+    check = host.local.upkeep._retention
+    check.begin()
+    check.again(("b", 0))
+    assert list(check._left) == [("a", 0), ("a", 1), ("b", 0)]
+    check.go_on()
+    assert not check.is_busy, "b is gone"
 
 
 def test_a_disk_that_fails_in_a_check_of_retention_is_offline() -> None:
@@ -311,9 +363,9 @@ def test_a_disk_that_fails_in_a_check_of_retention_is_offline() -> None:
 
 def test_nothing_is_due_before_the_logs_are_loaded() -> None:
     host = Host(with_topics("a"))
-    assert host.local.next_ms() is None
+    assert host.next_ms() is None
     host.publish()
-    assert host.local.next_ms() is None
-    host.local.tick()
+    assert host.next_ms() is None
+    host.tick()
     host.work()
-    assert host.local.next_ms() == host.clock.now_ms
+    assert host.is_due

@@ -59,6 +59,7 @@ class Rig:
         self.clock = Clock(Now(1_000, 1_000))
         self.controller = Controller()
         self.epochs: list[int] = []
+        self.are_silent = False
         self.effects: list[Effect] = []
         leader = LeaderAndEpoch(SELF, LeaderEpoch(1))
         peers = Peers({}, SELF, self.clock, [], lambda: leader, print)
@@ -73,7 +74,7 @@ class Rig:
             on_shut_down=lambda: None,
         )
         if has_records:
-            self.lifecycle.wait_for_records(self.epochs.append)
+            self.lifecycle.wait_for_records(self.epochs.append, lambda: self.are_silent)
         self.lifecycle.start()
         self.lifecycle.tick()
 
@@ -333,4 +334,17 @@ def test_the_first_image_is_told_at_once() -> None:
 
 def test_a_broker_that_has_started_does_not_begin_to_wait_for_records() -> None:
     with pytest.raises(AssertionError):
-        Rig(has_records=False).lifecycle.wait_for_records(print)
+        Rig(has_records=False).lifecycle.wait_for_records(print, bool)
+
+
+def test_a_broker_wants_to_be_fenced_while_its_records_are_silent() -> None:
+    rig = Rig()
+    rig.recover()
+    rig.lifecycle.become_ready()
+    assert rig.ask().want_fence is False
+    rig.answer(is_caught_up=True)
+    rig.are_silent = True
+    assert rig.ask().want_fence is True
+    rig.answer(is_caught_up=True, is_fenced=True)
+    rig.are_silent = False
+    assert rig.ask().want_fence is False

@@ -1,0 +1,59 @@
+"""Dynamic configs that change nothing at this broker: each is named once, when it is first set.
+
+They are stored and described all the same, as Kafka's brokers in the cluster act on them. Keys of
+server.properties without effect are named at the start of the node.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from broker.replicas.replica_moves import RATE
+from broker.replicas.topic_settings import ACTED_ON_ELSEWHERE, NO_EFFECT
+from metadata.config_schema import topic_configs
+from metadata.cordoned_directories import CORDONED_LOG_DIRS
+from metadata.delta import MetadataDelta
+from metadata.image import CONFIG_BROKER, CONFIG_TOPIC, Image
+from replication.throttle import FOLLOWER_RATE, LEADER_RATE
+from wire.types import NodeId
+
+COMPACTION: Final = "cleanup.policy=compact"
+"""Named for the value: the key has an effect, its half that asks for a log cleaner has none."""
+_TOPIC_KEYS: Final = frozenset(NO_EFFECT) - ACTED_ON_ELSEWHERE
+_BROKER_KEYS: Final = frozenset({LEADER_RATE, FOLLOWER_RATE, RATE, CORDONED_LOG_DIRS}) | {
+    synonym.name
+    for name, definition in topic_configs().items()
+    if name not in _TOPIC_KEYS
+    for synonym in definition.synonyms
+}
+"""Keys of brokers that are acted on."""
+
+
+class SilentConfigs:
+    """The dynamic configs without effect that have been named.
+
+    Args:
+        node_id: of the broker.
+    """
+
+    def __init__(self, node_id: NodeId) -> None:
+        self._brokers = ("", str(node_id))
+        self._named: set[str] = set()
+
+    def publish(self, image: Image, delta: MetadataDelta) -> list[str]:
+        """Take the next image; the keys to be named now, sorted."""
+        found = {
+            key
+            for kind, name in delta.configs
+            for key in self._without_effect(kind, name, image.config(kind, name))
+        }
+        new = sorted(found - self._named)
+        self._named.update(new)
+        return new
+
+    def _without_effect(self, kind: int, name: str, configs: Mapping[str, str]) -> Iterator[str]:
+        if kind == CONFIG_TOPIC:
+            yield from _TOPIC_KEYS.intersection(configs)
+            if "compact" in configs.get("cleanup.policy", ""):
+                yield COMPACTION
+        elif kind == CONFIG_BROKER and name in self._brokers:
+            yield from set(configs) - _BROKER_KEYS
