@@ -38,6 +38,20 @@ class ElectionIntervals(msgspec.Struct, frozen=True, kw_only=True):
     """unclean.leader.election.interval.ms"""
 
 
+class MutationWindow(msgspec.Struct, frozen=True, kw_only=True):
+    """Windows of the controller mutation quota: together the time whose rate may come at once."""
+
+    count: int = 11
+    """controller.quota.window.num"""
+    size_seconds: int = 1
+    """controller.quota.window.size.seconds"""
+
+    @property
+    def burst_seconds(self) -> int:
+        """Capacity of a token bucket, in seconds of its rate."""
+        return self.count * self.size_seconds
+
+
 class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """One node's controller settings; times in ms."""
 
@@ -69,4 +83,6 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of delegation tokens."""
     elections: ElectionIntervals = ElectionIntervals()
     """Delays of elections without a request."""
+    mutations: MutationWindow = MutationWindow()
+    """Of controller_mutation_rate."""
     pending_requests_max: int = PENDING_REQUESTS_MAX

@@ -118,7 +118,7 @@ class Controller:
         self._slice_due_ms = now_ms
         """Due time of the next slice of a sweep: at once, hence the time of the last call."""
         self._liveness = Liveness(self._config.session_timeout_ms, now_ms)
-        self._quotas = MutationQuotas()
+        self._quotas = MutationQuotas(self._config.mutations.burst_seconds)
         self._no_op = NoOpTimer(self._config.max_idle_interval_ms, now_ms)
         self._token_sweep = TokenSweepTimer(self._config.tokens.sweep_interval_ms, now_ms)
         self._index = PartitionIndex(EMPTY)

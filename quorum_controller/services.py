@@ -40,7 +40,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Since 1970, for stored times; also the timestamp of the batch."""
     electorate: Electorate
     """Context of leader elections."""
-    quotas: MutationQuotas = msgspec.field(default_factory=MutationQuotas)
+    quotas: MutationQuotas
     """The controller mutation quota."""
 
     def charge(self, image: Image, partition_count: int, strict_since_version: int) -> int:

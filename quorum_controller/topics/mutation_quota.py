@@ -7,6 +7,7 @@ Source: apache/kafka: server/.../quota/{ControllerMutationQuotaManager,ClientQuo
 clients/.../metrics/stats/TokenBucket.java.
 """
 
+from math import inf
 from typing import Final
 
 import msgspec
@@ -16,9 +17,6 @@ from metadata.image import Image
 from wire.errors import ApiError, ErrorCode
 
 RATE: Final = "controller_mutation_rate"
-BURST_SECONDS: Final = 11
-"""Capacity of a bucket in seconds of its rate: controller.quota.window.num (11) x
-controller.quota.window.size.seconds (1)."""
 BUCKETS_MAX: Final = 10_000
 """Limit of buckets; beyond it the oldest is dropped, and its client gets a full one again."""
 EXCEEDED: Final = ApiError(
@@ -34,11 +32,16 @@ class _Bucket(msgspec.Struct):
 
 
 class MutationQuotas:
-    """All buckets of one controller."""
+    """All buckets of one controller.
 
-    __slots__ = ("_buckets", "wait_ms")
+    Args:
+        burst_seconds: capacity of a bucket in seconds of its rate.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_buckets", "_burst_seconds", "wait_ms")
+
+    def __init__(self, burst_seconds: int) -> None:
+        self._burst_seconds = burst_seconds
         self._buckets: dict[tuple[str, str], _Bucket] = {}
         self.wait_ms = 0
         """Ms that the caller of the request being handled must wait; reset to 0 before each."""
@@ -67,9 +70,9 @@ class MutationQuotas:
         if bucket is None:
             if len(self._buckets) >= BUCKETS_MAX:
                 del self._buckets[next(iter(self._buckets))]
-            bucket = self._buckets[key] = _Bucket(rate * BURST_SECONDS, now_ms)
-        seconds = max(0, now_ms - bucket.updated_ms) / 1000
-        bucket.tokens = min(rate * BURST_SECONDS, bucket.tokens + rate * seconds)
+            bucket = self._buckets[key] = _Bucket(inf, now_ms)
+        seconds = (now_ms - bucket.updated_ms) / 1000
+        bucket.tokens = min(rate * self._burst_seconds, bucket.tokens + rate * seconds)
         bucket.updated_ms = now_ms
         if bucket.tokens < 0:
             self.wait_ms = max(1, round(-bucket.tokens / rate * 1000))

@@ -96,7 +96,7 @@ def services_at(image, **more):
         "liveness": Liveness(9000, 0),
         "now_ms": 0,
         "wall_ms": 0,
-        "quotas": MutationQuotas(),
+        "quotas": MutationQuotas(11),
         "electorate": Electorate(PartitionIndex(image), PartitionDefaults()),
     }
     return Services(**(fields | more))

@@ -8,18 +8,20 @@ from kio.schema.alter_client_quotas.v1.request import (
     OpData,
 )
 
+from quorum_controller.config import MutationWindow
 from quorum_controller.result import RECORDS_PER_BATCH_MAX, RequestContext
-from quorum_controller.topics.mutation_quota import BURST_SECONDS
+from quorum_controller.topics import mutation_quota
+from quorum_controller.topics.mutation_quota import MutationQuotas
 from tests.quorum_controller.controller_harness import Harness, topic
 from wire.api_keys import ALTER_CLIENT_QUOTAS
 
 THROTTLED, POLICY_VIOLATION = 89, 44
 RATE = 2.0
-FULL = int(RATE * BURST_SECONDS)
+FULL = int(RATE * 11)
 
 
-def with_quota(*entity):
-    harness = Harness().start(1)
+def with_quota(*entity, **config):
+    harness = Harness(**config).start(1)
     body = AlterClientQuotasRequest(
         entries=(
             EntryData(
@@ -48,6 +50,33 @@ def test_one_large_request_passes_and_the_next_waits_until_the_debt_is_paid():
     assert "next" not in harness.image.topic_id_by_name
     harness.now_ms += 2_000
     assert codes(harness.create(topic("next"))) == [0]
+
+
+def test_the_windows_say_how_much_may_come_at_once():
+    harness = with_quota(("user", None), mutations=MutationWindow(count=3, size_seconds=2))
+    full = int(RATE * 3 * 2)
+    assert codes(harness.create(topic("full", partitions=full))) == [0]
+    assert codes(harness.create(topic("empty", partitions=1))) == [0]
+    assert codes(harness.create(topic("next"))) == [THROTTLED]
+    harness.now_ms += 1_000_000
+    wanted = [topic("again", partitions=full), topic("last"), topic("refused")]
+    assert codes(harness.create(*wanted)) == [0, 0, THROTTLED], "time fills no more than that"
+
+
+def test_beyond_the_limit_the_oldest_bucket_is_dropped(monkeypatch):
+    monkeypatch.setattr(mutation_quota, "BUCKETS_MAX", 2)
+    harness = with_quota(("user", None), ("client-id", None))
+    image, quotas = harness.image, MutationQuotas(11)
+
+    def waits(client_id):
+        return quotas.charge(image, "ANONYMOUS", client_id, FULL + 1, 5)
+
+    assert [waits("a"), waits("b")] == [0, 0]
+    assert waits("a") == waits("b") == 500
+    assert waits("c") == 0
+    assert waits("b") == 500, "only the oldest has gone"
+    assert waits("a") == 0
+    assert waits("c") == 500
 
 
 def test_topics_of_one_request_are_charged_one_by_one():
