@@ -7,7 +7,7 @@ bodies have kio's newest shape in both directions.
 import socket
 from typing import Any, Final
 
-from cli.connect import ClusterError
+from cli.connect import ClusterError, UnreachableError
 from wire.api_table import api_name
 from wire.connections.client_connection import ClientConnection, Response
 from wire.errors import LocalProtocolError, RemoteProtocolError
@@ -98,7 +98,7 @@ class Client:
         try:
             received = self._socket.recv(RECEIVE_BYTES)
             if not received:
-                raise ClusterError(f"{self.address} closed the connection")
+                raise UnreachableError(f"{self.address} closed the connection")
             responses = self._connection.receive(received)
         except OSError as error:
             raise self._error(error) from error
@@ -116,5 +116,5 @@ class Client:
             f"{self.address} does not serve {api_name(api_key)} in a version known here"
         )
 
-    def _error(self, error: OSError) -> ClusterError:
-        return ClusterError(f"{self.address}: {error.strerror or error}")
+    def _error(self, error: OSError) -> UnreachableError:
+        return UnreachableError(f"{self.address}: {error.strerror or error}")

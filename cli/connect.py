@@ -29,6 +29,10 @@ class ClusterError(Exception):
     """A refusal of the cluster, or no connection to it; the text is shown to the person."""
 
 
+class UnreachableError(ClusterError):
+    """No connection to a node, or one that broke."""
+
+
 class Api(Protocol):
     """Interface of commands to a cluster; tests pass recorded answers."""
 
@@ -129,7 +133,7 @@ class Cluster:
 
             address = self._addresses()[1].get(node or 0)
             if address is None:
-                raise ClusterError(f"node {node} is not known to the cluster")
+                raise UnreachableError(f"node {node} is not known to the cluster")
             self._clients[node] = Client(*address)
         return self._clients[node]
 
@@ -165,7 +169,7 @@ def _first(addresses: Sequence[tuple[str, int]]) -> "Client":
             return Client(host, port)
         except ClusterError as error:
             errors.append(str(error))
-    raise ClusterError("no node can be reached: " + "; ".join(errors))
+    raise UnreachableError("no node can be reached: " + "; ".join(errors))
 
 
 def open_cluster(options: Any) -> Cluster:

@@ -12,9 +12,11 @@ from cli.offline.verify_segment import SegmentCheck, SegmentResult
 from metadata.errors import IllegalRecordError
 from metadata.image import EMPTY, Image
 from metadata.schema import MetadataRecordError
+from storage.checkpoints.checkpoint_files import LOG_START_NAME, decode_offsets
 from storage.checkpoints.epoch_checkpoint import EPOCH_CHECKPOINT_NAME, EpochEntry, decode_epochs
 from storage.errors import CorruptFileError
 from storage.log_dir.meta_properties import META_PROPERTIES_NAME, decode_meta_properties
+from storage.log_dir.partition_directories import partition_directory_name
 from storage.log_dir.quorum_state_file import QUORUM_STATE_NAME, decode_quorum_state
 from storage.segments.segment import segment_base_offset
 from wire.batches.batch import iterate_batches
@@ -90,7 +92,8 @@ def _epoch_findings(path: Path, result: PartitionResult) -> Iterator[Finding]:
     """Check that the epoch checkpoint has the epoch of every batch.
 
     After its last entry it may lag: a node writes it at times (so that entry may stem from a tail
-    that was truncated since), and rebuilds it at start.
+    that was truncated since), and rebuilds it at start. Of records it begins at the log start,
+    which DeleteRecords raises a while before that is recorded.
     """
     file = path / EPOCH_CHECKPOINT_NAME
     if not file.exists():
@@ -101,9 +104,12 @@ def _epoch_findings(path: Path, result: PartitionResult) -> Iterator[Finding]:
         yield error(file, 0, "epochs", str(problem))
         return
     reported: set[int] = set()
+    log_start = _log_start(path)
     for segment in result.segments:
         for header in segment.headers:
             epoch = _epoch_at(entries, header.base_offset)
+            if epoch is None and header.base_offset < log_start:
+                continue
             if epoch != header.leader_epoch and header.leader_epoch not in reported:
                 reported.add(header.leader_epoch)
                 text = (
@@ -114,7 +120,18 @@ def _epoch_findings(path: Path, result: PartitionResult) -> Iterator[Finding]:
                 is_late = newest is None or (
                     header.base_offset >= newest.start_offset and header.leader_epoch > newest.epoch
                 )
+                is_late |= epoch is None and path.name != METADATA_FOLDER
                 yield (warning if is_late else error)(file, 0, "epochs", text)
+
+
+def _log_start(path: Path) -> int:
+    """The log start that was recorded beside a partition folder; 0 without one."""
+    file = path.parent / LOG_START_NAME
+    try:
+        offsets = decode_offsets(file.read_bytes(), str(file))
+    except (FileNotFoundError, CorruptFileError):
+        return 0
+    return next((o for key, o in offsets.items() if partition_directory_name(*key) == path.name), 0)
 
 
 def _epoch_at(entries: Sequence[EpochEntry], offset: int) -> int | None:

@@ -3,6 +3,7 @@
 from argparse import Namespace
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,25 +13,20 @@ from cli.arguments import UsageError, shortened
 from cli.command import Output, execute
 from cli.connect import Api, Connect, json_line, newest, open_cluster
 from cli.kafka_errors import exception_text
-from cli.records.clients.topic_metadata import (
-    LEADER_NOT_AVAILABLE,
-    NO_LEADER,
-    Partition,
-    by_leader,
-    described_topics,
-)
+from cli.records.clients.clock import SYSTEM, Clock
+from cli.records.clients.leader_calls import Failed, Rows, answers_of_leaders
+from cli.records.clients.topic_metadata import Partition, described_topics
 from cli.records.tool_parser import ToolParser
 
 DELETE_RECORDS: Final = 21
-UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 TIMEOUT: Final = timedelta(seconds=30)
 _INT32: Final = range(-(2**31), 2**31)
 _INT64: Final = range(-(2**63), 2**63)
 
 
-def run(arguments: Sequence[str], connect: Connect = open_cluster) -> int:
+def run(arguments: Sequence[str], connect: Connect = open_cluster, clock: Clock = SYSTEM) -> int:
     """Delete records and return the exit code."""
-    return execute(arguments, _parse, perform, connect)
+    return execute(arguments, _parse, partial(perform, clock=clock), connect)
 
 
 def _parse(arguments: Sequence[str]) -> Namespace:
@@ -114,48 +110,43 @@ def _shown(value: Any) -> str:
     return shortened(msgspec.json.encode(value).decode())
 
 
-def perform(api: Api, options: Namespace) -> Output:
+def perform(api: Api, options: Namespace, clock: Clock) -> Output:
     """Send the deletions of the options to the leaders.
 
     Raises:
-        ClusterError: a leader cannot be reached.
+        ClusterError: no node can be reached.
     """
-    wanted: dict[Partition, int] = options.offsets
-    topics = described_topics(api, sorted({p.topic for p in wanted})) if wanted else {}
-    marks: dict[Partition, int] = {}
-    errors: dict[Partition, int] = {}
+    offsets: dict[Partition, int] = options.offsets
+    topics = described_topics(api, sorted({p.topic for p in offsets})) if offsets else {}
     module = newest(DELETE_RECORDS)
-    for leader, numbers_of in by_leader(topics, wanted).items():
-        if leader == NO_LEADER:
-            for name, numbers in numbers_of.items():
-                for number in numbers:
-                    is_known = name in topics and number in topics[name].leaders
-                    code = LEADER_NOT_AVAILABLE if is_known else UNKNOWN_TOPIC_OR_PARTITION
-                    errors[Partition(name, number)] = code
-            continue
+
+    def ask(leader: int, wanted: dict[str, list[int]]) -> Rows[int]:
         request = module.DeleteRecordsRequest(
             topics=tuple(
                 module.DeleteRecordsTopic(
                     name=name,
                     partitions=tuple(
                         module.DeleteRecordsPartition(
-                            partition_index=number, offset=wanted[Partition(name, number)]
+                            partition_index=number, offset=offsets[Partition(name, number)]
                         )
                         for number in numbers
                     ),
                 )
-                for name, numbers in numbers_of.items()
+                for name, numbers in wanted.items()
             ),
             timeout=TIMEOUT,
         )
         for topic in api.call(DELETE_RECORDS, request, leader).topics:
             for row in topic.partitions:
+                code = int(row.error_code)
+                mark = int(row.low_watermark)
                 partition = Partition(str(topic.name), int(row.partition_index))
-                if int(row.error_code):
-                    errors[partition] = int(row.error_code)
-                else:
-                    marks[partition] = int(row.low_watermark)
-    return _output(options, marks, {p: exception_text(code) for p, code in errors.items()})
+                yield partition, Failed(code) if code else mark
+
+    found = answers_of_leaders(api, topics, offsets, ask, clock)
+    errors = {p: exception_text(a.code) for p, a in found.items() if isinstance(a, Failed)}
+    marks = {p: a for p, a in found.items() if not isinstance(a, Failed)}
+    return _output(options, marks, errors)
 
 
 def _output(

@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from cli.arguments import UsageError, shortened
@@ -9,6 +10,8 @@ from cli.command import Output, execute
 from cli.connect import Api, ClusterError, Connect, json_line, open_cluster
 from cli.kafka_errors import exception_text
 from cli.records.clients import offsets
+from cli.records.clients.clock import SYSTEM, Clock
+from cli.records.clients.leader_calls import Failed, Rows, answers_of_leaders
 from cli.records.clients.topic_metadata import Partition, described_topics
 from cli.records.partition_rules import Rule, rules_of, topic_and_numbers
 from cli.records.tool_parser import ToolParser
@@ -26,9 +29,9 @@ _INT64: Final = range(-(2**63), 2**63)
 _DIGITS_MAX: Final = 20
 
 
-def run(arguments: Sequence[str], connect: Connect = open_cluster) -> int:
+def run(arguments: Sequence[str], connect: Connect = open_cluster, clock: Clock = SYSTEM) -> int:
     """Print the offsets and return the exit code."""
-    return execute(arguments, _parse, perform, connect)
+    return execute(arguments, _parse, partial(perform, clock=clock), connect)
 
 
 def _parse(arguments: Sequence[str]) -> Namespace:
@@ -92,11 +95,11 @@ def timestamp_of(text: str) -> int:
     return int(text)
 
 
-def perform(api: Api, options: Namespace) -> Output:
+def perform(api: Api, options: Namespace, clock: Clock) -> Output:
     """Ask for the offsets of the options.
 
     Raises:
-        ClusterError: no partition is meant, or a leader cannot be reached.
+        ClusterError: no partition is meant, or no node can be reached.
     """
     topics = described_topics(api)
     partitions = [
@@ -110,22 +113,33 @@ def perform(api: Api, options: Namespace) -> Output:
         raise ClusterError(
             f"{PREFIX}Could not match any topic-partitions with the specified filters"
         )
-    found = offsets.list_offsets(api, topics, partitions, options.timestamp)
-    partitions.sort(key=str)
-    errors = {p: exception_text(found[p].error_code) for p in partitions if found[p].error_code}
-    known = {p: found[p] for p in partitions if found[p].offset != offsets.NO_OFFSET}
+
+    def ask(leader: int, wanted: dict[str, list[int]]) -> Rows[offsets.Listed]:
+        listed = offsets.offsets_of_leader(api, leader, wanted, options.timestamp)
+        for partition, answer in listed.items():
+            yield partition, Failed(answer.error_code) if answer.error_code else answer
+
+    found = answers_of_leaders(api, topics, partitions, ask, clock)
+    return _output(options, dict(sorted(found.items(), key=lambda item: str(item[0]))))
+
+
+def _output(options: Namespace, found: dict[Partition, offsets.Listed | Failed]) -> Output:
+    errors = {p: exception_text(a.code) for p, a in found.items() if isinstance(a, Failed)}
+    known = {
+        p: a
+        for p, a in found.items()
+        if not isinstance(a, Failed) and a.offset != offsets.NO_OFFSET
+    }
     if options.json:
         rows = [
             {"topic": p.topic, "partition": p.number, "offset": listed.offset,
              "timestamp": listed.timestamp_ms}
-            for p, listed in known.items() if p not in errors
+            for p, listed in known.items()
         ]  # fmt: skip
         return Output(
             json_line({"offsets": rows, "errors": {str(p): text for p, text in errors.items()}})
         )
-    lines = [
-        f"{p.topic}:{p.number}:{listed.offset}\n" for p, listed in known.items() if p not in errors
-    ]
+    lines = [f"{p.topic}:{p.number}:{listed.offset}\n" for p, listed in known.items()]
     skipped = [
         f"Skip getting offsets for topic-partition {p} due to error: {text}\n"
         for p, text in errors.items()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from cli.client import Client
-from cli.connect import Cluster, ClusterError
+from cli.connect import DESCRIBE_CLUSTER, Cluster, ClusterError, UnreachableError
 from wire.api_table import ListenerKind, api_versions_body, apis
 from wire.connections.connection import ServerConnection
 from wire.messages.codec import default_request, newest
@@ -111,7 +111,7 @@ def test_a_connection_that_breaks_is_opened_again() -> None:
         thread.start()
         with Cluster([("127.0.0.1", port)], is_controllers=False) as cluster:
             assert cluster.call(METADATA, default_request(METADATA)) is not None
-            with pytest.raises(ClusterError, match=r"closed the connection|reset|Broken pipe"):
+            with pytest.raises(UnreachableError, match=r"closed the connection|reset|Broken pipe"):
                 cluster.call(METADATA, default_request(METADATA))
             assert cluster.call(METADATA, default_request(METADATA)) is not None
             assert cluster.supports(METADATA)
@@ -137,12 +137,33 @@ def test_another_protocol(listen: Listen) -> None:
 
 
 def test_a_connection_that_closes(listen: Listen) -> None:
-    with pytest.raises(ClusterError, match=r"closed the connection|reset"):
+    with pytest.raises(UnreachableError, match=r"closed the connection|reset"):
         Client("127.0.0.1", listen(lambda connection: connection.recv(1) and None))
 
 
 def test_nobody_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    with pytest.raises(ClusterError, match=f"127.0.0.1:{port}: Connection refused"):
+    with pytest.raises(UnreachableError, match=f"127.0.0.1:{port}: Connection refused"):
         Client("127.0.0.1", port)
+    with pytest.raises(UnreachableError, match="no node can be reached"):
+        Cluster([("127.0.0.1", port)], is_controllers=False)
+
+
+def test_a_node_that_the_cluster_does_not_name(listen: Listen) -> None:
+    table = apis(ListenerKind.BROKER, [DESCRIBE_CLUSTER])
+    nobody = default_entity(newest(DESCRIBE_CLUSTER, "response").DescribeClusterResponse)
+
+    def serve(connection: socket.socket) -> None:
+        protocol = ServerConnection(table, 10_000)
+        while received := connection.recv(1000):
+            for request in protocol.receive(received):
+                is_cluster = request.api_key == DESCRIBE_CLUSTER
+                body = nobody if is_cluster else api_versions_body(table)
+                connection.sendall(protocol.respond(request.reply_slot, body))
+
+    with (
+        Cluster([("127.0.0.1", listen(serve))], is_controllers=False) as cluster,
+        pytest.raises(UnreachableError, match="node 7 is not known"),
+    ):
+        cluster.call(METADATA, default_request(METADATA), 7)

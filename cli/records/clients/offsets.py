@@ -55,8 +55,6 @@ def list_offsets(
     Raises:
         ClusterError: a leader cannot be reached.
     """
-    from wire.messages.record_requests import list_offsets_request  # noqa: PLC0415  # the protocol
-
     found: dict[Partition, Listed] = {}
     for leader, wanted in by_leader(topics, partitions).items():
         if leader == NO_LEADER:
@@ -65,10 +63,29 @@ def list_offsets(
                     lost = Listed(NO_OFFSET, -1, LEADER_NOT_AVAILABLE)
                     found[Partition(name, number)] = lost
             continue
-        request = list_offsets_request(wanted, timestamp, TIMEOUT, isolation_level=isolation_level)
-        for topic in api.call(LIST_OFFSETS, request, leader).topics:
-            for row in topic.partitions:
-                found[Partition(str(topic.name), int(row.partition_index))] = Listed(
-                    int(row.offset), int(row.timestamp), int(row.error_code)
-                )
+        found.update(offsets_of_leader(api, leader, wanted, timestamp, isolation_level))
     return found
+
+
+def offsets_of_leader(
+    api: Api,
+    leader: int,
+    wanted: dict[str, list[int]],
+    timestamp: int,
+    isolation_level: int = READ_UNCOMMITTED,
+) -> dict[Partition, Listed]:
+    """Ask one leader for the offsets of partitions, by topic, at `timestamp`.
+
+    Raises:
+        ClusterError: the leader cannot be reached.
+    """
+    from wire.messages.record_requests import list_offsets_request  # noqa: PLC0415  # the protocol
+
+    request = list_offsets_request(wanted, timestamp, TIMEOUT, isolation_level=isolation_level)
+    return {
+        Partition(str(topic.name), int(row.partition_index)): Listed(
+            int(row.offset), int(row.timestamp), int(row.error_code)
+        )
+        for topic in api.call(LIST_OFFSETS, request, leader).topics
+        for row in topic.partitions
+    }

@@ -125,7 +125,7 @@ class Producer:
     def send(self, record: Outgoing, on_end: Callback) -> None:
         """Queue a record; sends batches that are full or have waited for `linger_ms`.
 
-        `on_end` is called once, during this call or a later one.
+        `on_end` is called once, during this call or a later one; it sends nothing itself.
         """
         size_bytes = _size_bytes(record)
         limit = self._config.max_request_bytes
@@ -143,7 +143,7 @@ class Producer:
         timestamp_ms = self._clock.wall_ms() if record.timestamp_ms is None else record.timestamp_ms
         queue = self._queues.setdefault(partition, deque())
         is_full = not queue or queue[-1].size_bytes + size_bytes > self._config.batch_size_bytes
-        if is_full or queue[-1].attempts:
+        if is_full:
             queue.append(_Pending(partition, self._clock.now_ms()))
         queue[-1].records.append((record, timestamp_ms, on_end))
         queue[-1].size_bytes += size_bytes
@@ -316,8 +316,7 @@ class Producer:
                 continue
             if code == UNKNOWN_PRODUCER_ID:
                 self._bump_epoch()
-            batch.attempts = max(batch.attempts, 1)  # without a leader: an attempt as well
-            attempts = max(attempts, batch.attempts)
+            attempts = max(attempts, batch.attempts, 1)
         if not attempts:
             return
         Backoff(self._clock, self._config.retry_backoff_ms, attempts - 1).wait(None)

@@ -148,8 +148,30 @@ def test_epochs_of_the_checkpoint(folder: Path, capsys: pytest.CaptureFixture[st
     lines[3] = f"{epoch} {int(start) + 1}"
     path.write_text("\n".join(lines) + "\n")
     assert verify(capsys, folder) == (1, [("error", path.name, 0, "epochs")])
+    version, count, _, *entries = lines
+    path.write_text("\n".join([version, str(int(count) - 1), *entries]) + "\n")
+    assert verify(capsys, folder)[0] == 1, "metadata have their first epoch"
     path.write_text("nonsense\n")
     assert verify(capsys, folder) == (1, [("error", path.name, 0, "epochs")])
+
+
+@pytest.mark.parametrize(
+    ("log_start", "found"),
+    [("rd-none 0 24", []), ("rd-none 0 0", ["warning"]), ("rd-none 1 24", ["warning"]),
+     ("nonsense", ["warning"]), (None, ["warning"])],
+)  # fmt: skip
+def test_epochs_below_the_log_start(
+    log_start: str | None, found: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """DeleteRecords cuts the checkpoint at once, and the log start is recorded later."""
+    shutil.copytree(GOLDEN / "data-log" / "rd-none-0", tmp_path / "rd-none-0")
+    path = tmp_path / "rd-none-0" / "leader-epoch-checkpoint"
+    path.write_text("0\n1\n2 24\n")
+    if log_start is not None:
+        (tmp_path / "log-start-offset-checkpoint").write_text(f"0\n1\n{log_start}\n")
+    assert verify(capsys, tmp_path) == (0, [(each, path.name, 0, "epochs") for each in found])
+    path.write_text("0\n1\n2 0\n")
+    assert verify(capsys, tmp_path) == (1, [("error", path.name, 0, "epochs")])
 
 
 def test_a_checkpoint_that_is_late_is_a_warning(

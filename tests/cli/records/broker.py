@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from cli.connect import ClusterError
+from cli.connect import ClusterError, UnreachableError
 from cli.records.clients.clock import Clock
 from wire.api_table import SCHEMAS
 from wire.batches.batch import BatchHeader, RecordView, encode_records, iterate_batches
@@ -127,6 +127,10 @@ class Broker:
         }
         self.asked: list[tuple[int, Any]] = []
         self.refused_count = 0
+        self.refused: list[int] = []
+        """APIs of which the next calls find no connection."""
+        self.refused_later: list[int] = []
+        """The same, from the first ListOffsets on."""
         self.errors: list[tuple[int, int]] = []
         """(API, error code) that the next requests of the API are answered with."""
         self.sizes: dict[tuple[str, int], int] = {}
@@ -148,11 +152,16 @@ class Broker:
 
     def call(self, api_key: int, body: Any, node: int | None = None) -> Any:
         assert node in (None, NODE)
+        if api_key in self.refused:
+            self.refused.remove(api_key)
+            raise UnreachableError("h:1: Connection refused")
         version = self.versions[api_key]
         frame = encode_request(api_key, version, 1, "test", body)
         _, position = split_request(frame)
         request = decode_request(api_key, version, frame[position:])
         self.asked.append((api_key, request))
+        if api_key == LIST_OFFSETS:
+            self.refused, self.refused_later = [*self.refused, *self.refused_later], []
         answer = ANSWERS[api_key](self, request)
         written = encode_response(api_key, version, 1, answer)
         return decode_response(api_key, version, written)[1]
@@ -249,6 +258,7 @@ def _list_offsets(broker: Broker, request: Any) -> Any:
             log = broker.log(broker.topics.get(topic.name), row.partition_index)
             assert log is not None
             offset, at, code = _offset(log, row.timestamp, request.isolation_level)
+            code = broker.error_of(LIST_OFFSETS) or code
             rows.append(
                 _made(LIST_OFFSETS, "ListOffsetsPartitionResponse", offset=offset, timestamp=at,
                       partition_index=row.partition_index, error_code=_code(code))
@@ -268,6 +278,7 @@ def _delete_records(broker: Broker, request: Any) -> Any:
             assert log is not None
             offset = log.end if row.offset == -1 else row.offset
             code = 44 if broker.topics[topic.name].is_compacted else int(offset > log.end)
+            code = broker.error_of(DELETE_RECORDS) or code
             log.start = log.start if code else max(log.start, offset)
             rows.append(
                 _made(DELETE_RECORDS, "DeleteRecordsPartitionResult", error_code=_code(code),

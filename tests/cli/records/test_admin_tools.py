@@ -11,7 +11,14 @@ from cli.kafka_errors import exception_class, exception_text
 from cli.records import delete_records, get_offsets, log_dirs
 from cli.records.clients.topic_metadata import Partition
 from cli.records.partition_rules import rules_of, topic_and_numbers
-from tests.cli.records.broker import DELETE_RECORDS, DESCRIBE_LOG_DIRS, LIST_OFFSETS, Broker, Log
+from tests.cli.records.broker import (
+    DELETE_RECORDS,
+    DESCRIBE_LOG_DIRS,
+    LIST_OFFSETS,
+    METADATA,
+    Broker,
+    Log,
+)
 from tests.cli.records.golden import run_command
 
 S = ["--bootstrap-server", "h:1"]
@@ -115,6 +122,58 @@ def test_deletion_reaches_the_leader_and_tells_what_is_left(tmp_path: Path) -> N
     assert [p.partition_index for t in asked.topics for p in t.partitions] == [0]
     code, out, err = deleted(broker, tmp_path, ROW % ('"t"', 0, 2), "--json")
     assert (code, json.loads(out)) == (0, {"low_watermarks": {"t-0": 2}, "errors": {}})
+
+
+def asked_and_deleted(broker: Broker, folder: Path) -> list[str]:
+    """The lines of `get-offsets` and, behind its titles, of `delete-records`."""
+    code, out, err = run_command(get_offsets.run, S, broker)
+    assert code == 0
+    deletion, deleted_out, deleted_err = deleted(broker, folder, ROW % ('"t"', 0, 1))
+    assert (deletion, deleted_err) == (0, "")
+    return [*out.splitlines(), *err.splitlines(), *deleted_out.splitlines()[2:]]
+
+
+@pytest.mark.parametrize("code", [6, 7, 56, 74])
+def test_a_leader_that_moves_is_asked_anew(code: int, tmp_path: Path) -> None:
+    broker = Broker(t=1)
+    broker.topics["t"].logs[0].append(b"a")
+    broker.errors = [(key, code) for key in (LIST_OFFSETS, DELETE_RECORDS) for _ in range(3)]
+    assert asked_and_deleted(broker, tmp_path) == ["t:0:1", "partition: t-0\tlow_watermark: 1"]
+    assert broker.clock.now_ms() == 2 * (100 + 200 + 400)
+    assert [key for key, _ in broker.asked].count(METADATA) == 2 * (1 + 3)
+
+
+def test_a_leader_that_cannot_be_reached_is_waited_for(tmp_path: Path) -> None:
+    broker = Broker(t=1)
+    broker.topics["t"].logs[0].append(b"a")
+    broker.refused = [LIST_OFFSETS, LIST_OFFSETS, DELETE_RECORDS, DELETE_RECORDS]
+    assert asked_and_deleted(broker, tmp_path) == ["t:0:1", "partition: t-0\tlow_watermark: 1"]
+    assert broker.clock.now_ms() == 2 * (100 + 200)
+
+
+def test_the_wait_for_leaders_has_an_end(tmp_path: Path) -> None:
+    broker = Broker(t=1)
+    broker.refused = [key for key in (LIST_OFFSETS, DELETE_RECORDS) for _ in range(99)]
+    text = exception_text(7)
+    assert asked_and_deleted(broker, tmp_path) == [
+        f"Skip getting offsets for topic-partition t-0 due to error: {text}",
+        f"partition: t-0\terror: {text}",
+    ]
+    assert broker.clock.now_ms() == 2 * 60_000
+
+
+def test_what_was_answered_is_not_asked_again_and_descriptions_may_fail() -> None:
+    broker = Broker(t=2)
+    broker.errors = [(LIST_OFFSETS, 6), (LIST_OFFSETS, 0), (LIST_OFFSETS, 1)]
+    broker.refused_later = [METADATA]
+    code, out, err = run_command(get_offsets.run, S, broker)
+    assert (code, out) == (0, "t:1:0\n")
+    assert err.endswith(f"t-0 due to error: {exception_text(1)}\n")
+    asked = [body for key, body in broker.asked if key == LIST_OFFSETS]
+    numbers_asked = [
+        [p.partition_index for t in body.topics for p in t.partitions] for body in asked
+    ]
+    assert numbers_asked == [[0, 1], [0]]
 
 
 @pytest.mark.parametrize(

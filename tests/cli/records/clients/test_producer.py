@@ -187,11 +187,20 @@ def test_a_leader_that_refuses_connections_costs_time_and_no_attempts() -> None:
     for refused_count, ended in ((9, "sent"), (99, "refused")):
         broker, ends = Broker(t=1), Ends()
         broker.refused_count = refused_count
-        made = producer(broker, retries=1, delivery_timeout_ms=5_000)
+        made = producer(broker, retries=0, delivery_timeout_ms=5_000)
         made.send(Outgoing("t", None, b"a"), ends)
         made.flush()
         found = (ends.offsets, ends.errors)
         assert found == (([0], []) if ended == "sent" else ([], ["Connection refused"]))
+
+
+def test_a_partition_without_a_leader_costs_time_and_no_attempts() -> None:
+    broker, ends = Broker(t=[Log(leader=-1)]), Ends()
+    made = producer(broker, retries=0, delivery_timeout_ms=5_000)
+    made.send(Outgoing("t", None, b"a"), ends)
+    made.flush()
+    assert ends.errors == [message_of(5)]
+    assert broker.clock.now_ms() == 5_000
 
 
 def test_attempts_and_time_end() -> None:
