@@ -59,6 +59,7 @@ RECORDS_KINDS: Final[dict[str, str]] = {
     "delete_records": "#6fae92",
     "elect_preferred": "#8fc4ac",
     "directory_failure": "#8a5a2c",
+    "move_replica": "#b08a3e",
 }
 """Kinds of runs with records alone, each with its colour (simulator/records/chores.py)."""
 

@@ -98,7 +98,7 @@ def _keeps_memory_of_requests(patches: Patches) -> None:
         def mutated(self: Front, reply: Any) -> None:
             held_bytes = reply.queued_bytes
             original(self, reply)
-            self._queued_bytes += held_bytes
+            self._memory.used_bytes += held_bytes
 
         return mutated
 

@@ -20,7 +20,7 @@ from simulator.faults.fault import CarryingOut, Reach
 from simulator.faults.impact import AT_ONCE_US, Impact, impact_on
 from simulator.records import requests
 from simulator.records.clients import Cluster, PartitionClient
-from storage.log_dir.partition_directories import scan_partition_directories
+from simulator.records.failing_directories import FailingDirectory, repair_directories
 from wire.errors import ErrorCode
 from wire.types import TopicId, TopicIdPartition
 
@@ -37,7 +37,6 @@ CHANGES: Final[Mapping[str, tuple[str | None, ...]]] = {
     "message.timestamp.type": ("LogAppendTime", None),
 }
 """Config of a topic -> values that it is given."""
-DIRECTORY_CALLS: Final = ("write", "sync", "create")
 
 
 class Chores:
@@ -77,6 +76,7 @@ class Chores:
             "delete_records": self._on_topic(self._delete_records),
             "elect_preferred": self._on_topic(self._elect),
             "directory_failure": self._fail_directory,
+            "move_replica": self._move_replica,
         }
 
     @property
@@ -134,9 +134,9 @@ class Chores:
     # ---- topics --------------------------------------------------------------------------------
 
     def _recreate(self, topic_id: TopicId, decision: Decision, rng: Random) -> str:
-        del topic_id, rng
+        del rng
         self._is_recreating = True
-        gone = (ErrorCode.none, ErrorCode.unknown_topic_or_partition)
+        gone = (ErrorCode.none, ErrorCode.unknown_topic_id)
         there = (ErrorCode.none, ErrorCode.topic_already_exists)
 
         def created() -> None:
@@ -156,7 +156,7 @@ class Chores:
         self._ask(
             None,
             requests.DELETE_TOPICS,
-            requests.delete_topic(self._topic),
+            requests.delete_topic(topic_id),
             lambda response: response.responses[0].error_code in gone,
             lambda: self._scheduler.after(decision.length_us, create_later),
             tries=-1,
@@ -240,11 +240,16 @@ class Chores:
         if rng.random() < 0.2:
             offset = ALL_COMMITTED
         self._starts.note_deletion((bytes(topic_id), number), offset)
+        self._starts.ask_deletion(number, offset)
 
         def is_done(response: Any) -> bool:
             row = response.topics[0].partitions[0]
             if row.error_code is ErrorCode.none:
                 self._checks.deleted(key, offset, row.low_watermark)
+                now = self._image().topic_id_by_name.get(self._topic)
+                if now is not None:
+                    self._starts.note_deletion((bytes(now), number), offset)
+                    self._starts.answer_deletion(number, offset)
                 self._checks.hit("records_deleted")
             return True
 
@@ -256,6 +261,27 @@ class Chores:
         return rng.choice(sorted(self._image().topics[topic_id].partitions))
 
     # ---- directories ---------------------------------------------------------------------------
+
+    def _move_replica(
+        self, reach: Reach, decision: Decision, machines: list[Machine]
+    ) -> Impact | None:
+        """Ask the broker of a replica to move it to a log directory, be it the one it is in."""
+        del machines
+        topic_id = self._image().topic_id_by_name.get(self._topic)
+        if topic_id is None or self._is_recreating:
+            return None
+        rng = decision.chance
+        number = self._draw_partition(topic_id, rng)
+        node = int(rng.choice(self._image().topics[topic_id].partitions[number].replicas))
+        path = rng.choice(reach.machines[node].config.log_dirs)
+        self._ask(
+            node,
+            requests.ALTER_REPLICA_LOG_DIRS,
+            requests.alter_log_dir(self._topic, number, path),
+            lambda response: response.results[0].partitions[0].error_code is ErrorCode.none,
+        )
+        how = f"partition {number} of node {node} to {path}"
+        return Impact(nodes=(node,), how=how, length_us=AT_ONCE_US)
 
     def _fail_directory(
         self, reach: Reach, decision: Decision, machines: list[Machine]
@@ -274,73 +300,6 @@ class Chores:
 
         how = "; ".join(text for _, text in hit)
         return impact_on([machine for machine, _ in hit], decision, how)
-
-
-class FailingDirectory:
-    """Function for `MemoryVfs.failing`: writes, syncs and new files of a topic's partitions fail.
-
-    Args:
-        log_dir: the log directory.
-        topic: its name.
-        code: errno.
-    """
-
-    def __init__(self, log_dir: str, topic: str, code: int) -> None:
-        self.log_dir = log_dir
-        self._prefix = f"{log_dir}/{topic}-"
-        self._code = code
-        self.has_failed = False
-
-    def __call__(self, kind: str, path: str, /) -> int | None:
-        """Return the errno, None to let the operation happen."""
-        if kind not in DIRECTORY_CALLS or not path.startswith(self._prefix):
-            return None
-        if kind == "sync" and self._code == errno.ENOSPC:
-            return None
-        self.has_failed = True
-        return self._code
-
-
-def failed_directory(vfs: MemoryVfs) -> str | None:
-    """The log directory of a disk that has refused a call and is not repaired; None without one."""
-    failing = vfs.failing
-    if isinstance(failing, FailingDirectory) and failing.has_failed:
-        return failing.log_dir
-    return None
-
-
-def repair_directories(machine: Machine) -> None:
-    """Put a failed directory right: what was written is on the disk, the process starts anew."""
-    vfs = machine.vfs
-    failed = failed_directory(vfs)
-    vfs.failing = None
-    if failed is not None:
-        machine.kill()
-        _delete_duplicates(vfs, failed, machine.config.log_dirs)
-        vfs.write_back()
-
-
-def _delete_duplicates(vfs: MemoryVfs, failed: str, log_dirs: Sequence[str]) -> None:
-    """Delete from a directory that had failed the replicas that were placed anew meanwhile.
-
-    An administrator has to: a broker does not start with two directories of a replica, as Kafka's.
-    """
-    others = {each for path in log_dirs if path != failed for each in _replicas(vfs, path)}
-    for replica in _replicas(vfs, failed):
-        if replica not in others:
-            continue
-        topic, partition, _ = replica
-        path = f"{failed}/{topic}-{partition}"
-        for name in vfs.list(path):
-            vfs.unlink(f"{path}/{name}")
-        vfs.remove_directory(path)
-    vfs.sync_directory(failed)
-
-
-def _replicas(vfs: MemoryVfs, log_dir: str) -> list[tuple[str, int, TopicId | None]]:
-    """The replicas in a log directory."""
-    found = scan_partition_directories(vfs, log_dir)
-    return [(each.topic, each.partition, each.topic_id) for each in found if not each.suffix]
 
 
 def _repair(reach: Reach, machine: Machine, vfs: MemoryVfs) -> None:

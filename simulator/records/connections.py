@@ -43,7 +43,12 @@ class ClientSocket:
         self._network = owner.network
         self._pipe = pipe
         self._id = connection_id
-        self._frames = FrameAssembly(frame_bytes_max)
+        self._memory = owner.memory
+        self._frames = FrameAssembly(
+            frame_bytes_max, pool=self._memory, connection_id=connection_id
+        )
+        self._unread = b""
+        """Bytes behind a frame that waits for memory."""
         self._waiting: deque[bytearray] = deque()
         self._is_read = self._is_read_by_kernel = True
         self._is_broken = False
@@ -62,17 +67,33 @@ class ClientSocket:
 
     def received(self, data: bytes) -> None:
         """Cut frames out of bytes of the client, and deliver them if the broker wants them."""
+        if self._has_ended:
+            return
         frames, position = self._frames, 0
-        while position < len(data) and not self._is_broken:
+        data = self._unread + data
+        while position < len(data) and not self._is_broken and not frames.is_starved:
             buffer = frames.buffer()
             count = min(len(buffer), len(data) - position)
             buffer[:count] = data[position : position + count]
             position += count
             self._waiting += frames.received(count)
             self._is_broken = frames.failure is not None
+        self._unread = data[position:]
+        self._go_on()
+
+    def granted(self) -> None:
+        """Go on with the frame that waited for memory."""
+        self._waiting += self._frames.granted()
+        self._is_broken = self._frames.failure is not None
+        self._go_on()
+        if not self._is_broken:
+            self.received(b"")
+
+    def _go_on(self) -> None:
+        """Deliver what is received."""
         self._deliver()
-        if frames.failure is not None:
-            self._owner.post(ConnectionBroken(self._id, frames.failure))
+        if self._frames.failure is not None:
+            self._owner.post(ConnectionBroken(self._id, self._frames.failure))
 
     def set_reading(self, *, is_wanted: bool) -> None:
         """Deliver frames, or let them wait."""
@@ -100,7 +121,7 @@ class ClientSocket:
 
     def close(self) -> None:
         """Close behind what was sent."""
-        self._has_ended = True
+        self._end()
         self._in_turn(lambda: self._network.close(self._pipe, by_server=True))
 
     def _in_turn(self, act: Callable[[], None]) -> None:
@@ -125,9 +146,17 @@ class ClientSocket:
     def closed(self, *, refused: bool) -> None:
         """Report that the client closed it or is gone."""
         del refused
-        self._has_ended = True
+        self._end()
         if self._owner.forget(self._id):
             self._owner.post(ConnectionClosed(self._id))
+
+    def _end(self) -> None:
+        """Read nothing more, and give back the memory of what is not delivered."""
+        if not self._has_ended:
+            self._has_ended = True
+            self._frames.close()
+            self._memory.drop(self._waiting)
+            self._owner.grant()
 
 
 class LeaderSocket:

@@ -15,6 +15,7 @@ from kernel.kernel import Kernel
 from kernel.port import RecordsPort
 from simulator.cluster.machine import Machine
 from simulator.cluster.network import End, Pipe
+from simulator.records.failing_directories import delete_duplicates, failed_directory
 from simulator.records.ports import CLOSED_BY_KERNEL, RECORDS_EVENTS
 from simulator.records.records_side import RecordsSide, records_config
 
@@ -28,13 +29,13 @@ class RecordsMachine(Machine):
     """Looks at each half of a step before its effects are performed; set by the world."""
     on_power_lost: "Callable[[RecordsMachine], None]"
     """Called before the disk forgets; set by the world."""
-    on_cut: Callable[[], None] = staticmethod(lambda: None)
-    """Called when a connection breaks because a slice was truncated."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self.records: RecordsSide | None = None
         """The records of the process; None while none runs."""
+        self._failed_before: str | None = None
+        """Log directory that failed before the power did, and is as good as new since."""
         self._twins: set[int] = set()
         self._perform |= dict.fromkeys(RECORDS_EVENTS, self._tell_records)
         self._perform[out.SetReading] = self._set_reading
@@ -56,6 +57,10 @@ class RecordsMachine(Machine):
 
     @override
     def start(self) -> None:
+        failed = failed_directory(self.vfs) or self._failed_before
+        if failed is not None:
+            delete_duplicates(self.vfs, failed, self.config.log_dirs)
+            self._failed_before = None
         super().start()
         if self.records is not None:
             self.records.post(TimeAdvanced())
@@ -71,6 +76,7 @@ class RecordsMachine(Machine):
     @override
     def power_off(self, why: str = "power failure") -> None:
         self.on_power_lost(self)
+        self._failed_before = failed_directory(self.vfs)
         super().power_off(why)
 
     def failed(self, error: BaseException) -> None:

@@ -8,7 +8,6 @@ RECORDS_MARKS: Final = (
     "leader_changed_with_records",
     "producer_lost_its_state",
     "not_enough_replicas",
-    "slice_truncated",
     # clients
     "sent_with_acks_0",
     "kept_with_acks_1",
@@ -30,9 +29,9 @@ RECORDS_MARKS: Final = (
     "log_start_rose_by_time",
     # nodes
     "directory_failed",
+    "replica_moved",
     "stopped_by_a_directory",
     "stopped_cleanly",
 )
 """`isr_lost_power`: all replicas in sync of a partition lost their power since they joined.
-`slice_truncated`: bytes that an answer announced were truncated before they were sent.
 `kept_with_acks_1`: the leader that answered still led when the answer came."""

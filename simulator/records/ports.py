@@ -23,6 +23,7 @@ KERNEL_EVENTS: Final[Mapping[type, Callable[[Any], kernel_events.Event]]] = {
     records.CloseAtKernel: lambda e: kernel_events.ConnectionClosed(e.connection_id),
     records.Ask: lambda e: kernel_events.RecordsAsked(e.token, e.api_key, e.body),
     records.Ready: lambda _: kernel_events.RecordsReady(),
+    records.Alive: lambda _: kernel_events.RecordsAlive(),
     records.DirectoryFailed: lambda e: kernel_events.RecordsDirectoryFailed(e.path, e.is_last),
     records.Stopped: lambda e: kernel_events.RecordsStopped(e.clean),
 }

@@ -79,6 +79,7 @@ class RecordsSide:
             now=machine.now(),
             clean_log_dirs=CleanShutdownFiles(machine.vfs, machine.config.log_dirs).found_in,
         )
+        self.memory = self.broker.memory
         self._events: list[Event] = []
         self._is_planned = False
         self._timer = Timer(machine.scheduler, machine.due_us, lambda: self.post(TimeAdvanced()))
@@ -166,7 +167,13 @@ class RecordsSide:
                 self._perform[type(effect)](effect)
                 if not self.is_current:
                     return
+            self.grant()
         self._timer.set(broker.next_deadline_ms())
+
+    def grant(self) -> None:
+        """Go on with the connections that wait for memory, while there is room."""
+        while (connection_id := self.memory.first_with_room()) is not None:
+            self.sockets[connection_id].granted()
 
     def guarded(self, act: Callable[[], Sequence[Effect] | None]) -> Sequence[Effect] | None:
         """Call an act; None: the process ended in it."""
@@ -208,7 +215,6 @@ class RecordsSide:
 
     def note_cut(self, pipe: Pipe) -> None:
         """Break a connection: bytes that were announced were truncated."""
-        self._machine.on_cut()
         self.network.reset(pipe)
 
     def _send(self, effect: SendParts) -> None:

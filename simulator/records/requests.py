@@ -12,14 +12,17 @@ from wire.batches.compression import Codec
 from wire.batches.produced_batch import produced_batch
 from wire.messages import codec
 from wire.messages.record_requests import fetch_request, list_offsets_request, produce_request
-from wire.types import Offset
+from wire.types import Offset, TopicId
 
 CREATE_TOPICS: Final = 19
 DELETE_TOPICS: Final = 20
 DELETE_RECORDS: Final = 21
+ALTER_REPLICA_LOG_DIRS: Final = 34
 ELECT_LEADERS: Final = 43
 INCREMENTAL_ALTER_CONFIGS: Final = 44
 ALTER_PARTITION_REASSIGNMENTS: Final = 45
+UPDATE_FEATURES: Final = 57
+UPGRADE: Final = 1
 TOPIC_RESOURCE: Final = 2
 SET, DELETE = 0, 1
 TIMEOUT: Final = timedelta(seconds=2)
@@ -68,10 +71,17 @@ def create_assigned_topic(
     return new.CreateTopicsRequest(topics=(topic,), timeout=TIMEOUT, validate_only=False)
 
 
-def delete_topic(name: str) -> Any:
-    """DeleteTopics of one topic."""
+def upgrade_feature(name: str, level: int) -> Any:
+    """UpdateFeatures of one feature."""
+    new = codec.newest(UPDATE_FEATURES, "request")
+    row = new.FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=UPGRADE)
+    return new.UpdateFeaturesRequest(feature_updates=(row,), timeout=TIMEOUT, validate_only=False)
+
+
+def delete_topic(topic_id: TopicId) -> Any:
+    """DeleteTopics of one topic by its id: sent again, it is not that of a later one."""
     new = codec.newest(DELETE_TOPICS, "request")
-    state = new.DeleteTopicState(name=name, topic_id=None)
+    state = new.DeleteTopicState(name=None, topic_id=UUID(bytes=bytes(topic_id)))
     return new.DeleteTopicsRequest(topics=(state,), timeout=TIMEOUT)
 
 
@@ -100,6 +110,14 @@ def reassign(topic: str, partition: int, replicas: Sequence[int] | None) -> Any:
     return new.AlterPartitionReassignmentsRequest(
         timeout=TIMEOUT, allow_replication_factor_change=True, topics=(named,)
     )
+
+
+def alter_log_dir(topic: str, partition: int, path: str) -> Any:
+    """AlterReplicaLogDirs of one partition."""
+    new = codec.newest(ALTER_REPLICA_LOG_DIRS, "request")
+    named = new.AlterReplicaLogDirTopic(name=topic, partitions=(partition,))
+    directory = new.AlterReplicaLogDir(path=path, topics=(named,))
+    return new.AlterReplicaLogDirsRequest(dirs=(directory,))
 
 
 def elect_preferred(topic: str, partition: int) -> Any:

@@ -147,10 +147,14 @@ def _why_left(world: RecordsWorld, machine: RecordsMachine) -> str:
 
 
 def _why_not_in_sync(world: RecordsWorld) -> str:
-    for topic in world.ledger.image.topics.values():
+    for topic_id, topic in world.ledger.image.topics.items():
         for number, partition in topic.partitions.items():
             if len(partition.isr) < len(partition.replicas):
                 return f"{topic.name}-{number}: ISR {partition.isr} of {partition.replicas}"
+            leader, epoch = int(partition.leader), partition.leader_epoch
+            reign = world.record_checks.reign_of(leader, (bytes(topic_id), number))
+            if reign is None or reign.leader_epoch != epoch:
+                return f"{topic.name}-{number}: node {leader} does not lead epoch {epoch} yet"
     return ""
 
 

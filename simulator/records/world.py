@@ -2,14 +2,14 @@
 
 import zlib
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache
 from random import Random
 from typing import Any, Final, cast
 
 from msgspec.structs import replace
 from typing_extensions import override
 
-from broker.effects import DirectoryFailed, Effect, Stopped
+from broker.effects import DirectoryFailed, Effect, Log, Stopped
 from broker.events import Event
 from kernel import effects as out
 from kernel import events
@@ -22,10 +22,11 @@ from simulator.cluster.streams import Streams
 from simulator.cluster.world import Traced, World
 from simulator.faults.decision import Decision
 from simulator.records import requests
-from simulator.records.chores import Chores, failed_directory, repair_directories
+from simulator.records.chores import Chores
 from simulator.records.client_link import ClientLink
 from simulator.records.clients import Cluster, PartitionClient, Topic
 from simulator.records.consumers import RecordConsumer
+from simulator.records.failing_directories import failed_directory, repair_directories
 from simulator.records.machine import RecordsMachine
 from simulator.records.marks import RECORDS_MARKS
 from simulator.records.producers import HastyProducer, ProducerKind, RecordProducer
@@ -124,7 +125,6 @@ class RecordsWorld(World):
         machine.delays = self._delays
         machine.on_records_step = self._after_records_step
         machine.on_power_lost = lambda lost: self.record_checks.power_lost(lost.id)
-        machine.on_cut = partial(self.record_marks, "slice_truncated")
         return machine
 
     @override
@@ -224,6 +224,8 @@ class RecordsWorld(World):
                 self.record_marks("directory_failed")
             elif type(effect) is Stopped and effect.clean:
                 self.record_marks("stopped_cleanly")
+            elif type(effect) is Log and effect.event == "log_moved":
+                self.record_marks("replica_moved")
 
 
 @cache

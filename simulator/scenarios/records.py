@@ -61,6 +61,7 @@ class RecordsScenario:
         self.commands: dict[str, Callable[[Command], list[str] | None]] = {
             "cluster": self._cluster,
             "flaw": self._flaw,
+            "feature": self._feature,
             "topic": self._topic,
             "produce": self._produce,
             "fetch": self._fetch,
@@ -127,6 +128,17 @@ class RecordsScenario:
             raise ScenarioError(f"no mutant {name!r}")
         self._flaws.append(mutant)
         return []
+
+    def _feature(self, command: Command) -> None:
+        """`feature NAME LEVEL`: raise a feature of the cluster, as its controller allows."""
+        name, level = command.argument(0, "name"), to_int(command.argument(1, "level"))
+        body = requests.upgrade_feature(name, level)
+        answers = self._ask(self.world.brokers[0], requests.UPDATE_FEATURES, body)
+        self.world.advance(SETTLE_MS)
+        if not answers or answers[0] is None:
+            raise ScenarioError("no answer")
+        if answers[0].error_code is not ErrorCode.none:
+            raise ScenarioError(f"{answers[0].error_code.name}: {answers[0].error_message}")
 
     def _topic(self, command: Command) -> None:
         """`topic t 101,102 [102,101 ...] [KEY=VALUE ...]`: create; replicas of each partition."""

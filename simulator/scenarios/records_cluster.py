@@ -15,6 +15,7 @@ from typing_extensions import override
 from broker.config import RecordsConfig, UpkeepConfig
 from broker.effects import Effect
 from broker.events import Event
+from kernel.config import NodeConfig
 from simulator.campaign.draw import Options, Settings, draw_settings
 from simulator.checks.partitions.record_logs import StoredBatch, stored_batches
 from simulator.checks.violation import Violation
@@ -140,6 +141,10 @@ class ScenarioWorld(RecordsWorld):
         machine.delays = _NoChance()
         machine.clock_offset_ms = 0
         return machine
+
+    @override
+    def _config(self, number: int) -> NodeConfig:
+        return replace(super()._config(number), log_dirs=(DATA,))
 
     @override
     def _create(self) -> None:
@@ -273,7 +278,8 @@ class ScenarioWorld(RecordsWorld):
                 name = self.name_of(bytes(topic_id), number)
                 isr = ",".join(map(str, row.isr))
                 leader = int(row.leader) if row.has_leader else "-"
-                lines.append(f"{name} leader={leader} epoch={row.leader_epoch} isr={isr}")
+                elr = "".join(f" elr={','.join(map(str, ids))}" for ids in (row.elr,) if ids)
+                lines.append(f"{name} leader={leader} epoch={row.leader_epoch} isr={isr}{elr}")
         return sorted(lines)
 
     def largest_batch(self) -> int:

@@ -16,6 +16,8 @@ class LogStarts:
     def __init__(self) -> None:
         self._asked: dict[Place, float] = {}
         """Highest offset below which records may be deleted."""
+        self._unanswered_deletions: list[tuple[int, float]] = []
+        """Partitions and offsets that were asked for by the name of a topic."""
         self._kept: dict[bytes, _Kept] = {}
         self._unanswered: list[tuple[str, int]] = []
         """Configs that were asked for by the name of a topic, which may be another's meanwhile."""
@@ -23,9 +25,16 @@ class LogStarts:
         """True: whoever drives the run deletes what he likes."""
 
     def note_deletion(self, place: Place, offset: int) -> None:
-        """Note a DeleteRecords; -1 is all that is committed."""
-        below = math.inf if offset < 0 else offset
-        self._asked[place] = max(below, self._asked.get(place, 0))
+        """Note a DeleteRecords of a topic."""
+        self._asked[place] = max(_below(offset), self._asked.get(place, 0))
+
+    def ask_deletion(self, number: int, offset: int) -> None:
+        """Note a DeleteRecords that is asked for: until the answer any topic may get it."""
+        self._unanswered_deletions.append((number, _below(offset)))
+
+    def answer_deletion(self, number: int, offset: int) -> None:
+        """Note that records are deleted; the topic that had them was noted."""
+        self._unanswered_deletions.remove((number, _below(offset)))
 
     def ask_retention(self, config: str, value: int) -> None:
         """Note a config that is asked for: until the answer any topic may get it."""
@@ -57,7 +66,8 @@ class LogStarts:
             bytes_left: from the start on.
             wall_ms: highest time that any node has seen.
         """
-        if self.are_free or start <= self._asked.get(place, 0):
+        open_ = (below for number, below in self._unanswered_deletions if number == place[1])
+        if self.are_free or start <= max(self._asked.get(place, 0), *open_, 0):
             return "asked"
         kept = copy(self._kept.get(place[0], _Kept()))
         for config, value in self._unanswered:
@@ -68,6 +78,11 @@ class LogStarts:
             return "size"
         gone = [time_ms for offset, time_ms in times_ms.items() if offset < start]
         return "time" if not gone or max(gone) + kept.age_ms < wall_ms else ""
+
+
+def _below(offset: int) -> float:
+    """The offset below which records go; -1 is the high watermark, whatever it is."""
+    return math.inf if offset < 0 else offset
 
 
 class _Kept(msgspec.Struct):

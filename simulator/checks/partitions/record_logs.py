@@ -44,7 +44,7 @@ def stored_batches(
     for log_dir in log_dirs:
         directory = f"{log_dir}/{topic}-{partition}"
         if vfs.is_directory(directory) and _belongs_to(vfs, directory, topic_id):
-            return _stored_in(vfs, directory)
+            return batches_in(vfs, directory)
     return []
 
 
@@ -55,7 +55,8 @@ def _belongs_to(vfs: MemoryVfs, directory: str, topic_id: bytes | None) -> bool:
     return content is not None and bytes(content) == encode_partition_metadata(TopicId(topic_id))
 
 
-def _stored_in(vfs: MemoryVfs, directory: str) -> list[StoredBatch]:
+def batches_in(vfs: MemoryVfs, directory: str) -> list[StoredBatch]:
+    """All whole batches of a directory, in order."""
     found: list[StoredBatch] = []
     for name in vfs.list(directory):
         if name.endswith(".log"):

@@ -24,7 +24,7 @@ from replication.leader.leadership import Leadership
 from replication.partition import Following, Partition
 from simulator.checks.partitions.log_starts import LogStarts
 from simulator.checks.partitions.promised import Promised, Reign
-from simulator.checks.partitions.record_logs import StoredBatch, stored_batches
+from simulator.checks.partitions.record_logs import StoredBatch, batches_in, stored_batches
 from simulator.checks.violation import Violation
 from storage.logs.unified_log import UnifiedLog
 from wire.types import TopicIdPartition
@@ -342,10 +342,17 @@ class RecordChecks:
                 raise Violation("D1", f"{text}, promised was {value!r}")
 
     def stored(self, machine: "RecordsMachine", key: Key) -> list[StoredBatch]:
-        """Batches in the files of a replica; none of a topic that is deleted."""
+        """Batches in the files of a replica; none of a topic that is deleted.
+
+        A running process says which directory its log is in: one that has just been moved has the
+        name of a copy for a moment.
+        """
         topic = self._image().topics.get(key[0])
         if topic is None:
             return []
+        replica = self.partition_at(machine.id, key)
+        if replica is not None and replica.log is not None:
+            return batches_in(machine.vfs, replica.log.log.directory)
         log_dirs = machine.config.log_dirs
         return stored_batches(machine.vfs, topic.name, key[1], bytes(key[0]), log_dirs)
 
@@ -473,7 +480,7 @@ class RecordChecks:
             if machine.records is not None:
                 broker = machine.records.broker
                 produces, _, deletions = broker._replicas.waiting_counts  # noqa: SLF001
-                held = (produces, deletions, broker._front.queued_bytes)  # noqa: SLF001
+                held = (produces, deletions, broker.memory.used_bytes)
                 if any(held):
                     raise Violation("D9", f"node {machine.id} at rest: {held}")
 

@@ -123,7 +123,7 @@ GROW = {
     "parked fetches": lambda k: raft_of(k).parked.extend(raft_of(k).parked[:1] * 1_000),
     "connections of raft": lambda k: raft_of(k).request_manager._by_id.update(dict.fromkeys(MANY)),
     "epochs of raft": lambda k: raft_of(k).log._epochs.extend([EpochStart(9, 9)] * 3),
-    "epochs of the log": lambda k: k.log._epochs._entries.extend([None] * 9),
+    "epochs of the log": lambda k: k.log.epoch_cache._entries.extend([None] * 9),
     "links": lambda k: k.peers._links.update(dict.fromkeys(MANY, link_of(k))),
     "observers": lambda k: raft_of(k).role.observers.update(
         {ReplicaKey(number, None): Progress() for number in MANY}

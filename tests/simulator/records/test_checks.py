@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from simulator.checks.partitions.log_starts import LogStarts
+from simulator.records.run import why_unfinished
 from tests.simulator.records.worlds import (
     broken,
     follower_of,
@@ -22,6 +23,16 @@ from wire.types import NodeId
 def quiet():
     """At rest; each test repairs what it breaks."""
     return rested()
+
+
+def test_there_is_no_rest_before_the_leaders_of_the_image_lead(quiet, monkeypatch):
+    led = replica_of(quiet, leader_of(quiet, 1), 1)
+    assert why_unfinished(quiet) == ""
+    epoch = led.leader_epoch
+    monkeypatch.setattr(led.role, "leader_epoch", epoch + 1)
+    assert f"does not lead epoch {epoch} yet" in why_unfinished(quiet)
+    monkeypatch.setattr(led, "role", None)
+    assert f"does not lead epoch {epoch} yet" in why_unfinished(quiet)
 
 
 def promised(world, partition=0):
@@ -144,10 +155,10 @@ def test_d7_two_leaders_of_an_epoch(quiet):
 
 
 def test_d9_memory_that_is_held_at_rest(quiet):
-    front = leader_of(quiet).records.broker._front
-    front._queued_bytes += 5
+    memory = leader_of(quiet).records.broker.memory
+    memory.used_bytes += 5
     assert "(0, 0, 5)" in broken("D9", quiet.record_checks.check_at_rest)
-    front._queued_bytes -= 5
+    memory.release(5)
 
 
 def test_a_power_failure_excuses_only_if_all_in_sync_had_one():
@@ -287,3 +298,32 @@ def test_a_retention_that_is_asked_for_is_that_of_any_topic_until_its_answer():
     assert reason() == "size"
     starts.answer_retention("retention.bytes", 90)
     assert reason() == ""
+
+
+@pytest.mark.parametrize(("asked", "is_allowed"), [(4, False), (5, True), (-1, True)])
+def test_a_deletion_that_is_asked_for_is_that_of_any_topic_until_its_answer(asked, is_allowed):
+    starts = LogStarts()
+
+    def reason(number=1):
+        return starts.reason((b"new", number), 5, {}, bytes_left=99, wall_ms=0)
+
+    starts.ask_deletion(1, asked)
+    assert bool(reason()) is is_allowed
+    assert reason(number=0) == ""
+    starts.answer_deletion(1, asked)
+    assert reason() == ""
+
+
+def test_what_is_stored_is_in_the_directory_of_the_running_log():
+    world = quiet_records(until_us=1_000_000)
+    machine = leader_of(world)
+    stored, log = stored_at(world, machine), replica_of(world, machine).log.log
+    assert stored
+    moved = f"{log.directory}.{'0' * 32}-future"
+    machine.vfs.rename(log.directory, moved)
+    log.renamed_to(moved)
+    assert stored_at(world, machine) == stored
+    machine.kill()
+    assert stored_at(world, machine) == []
+    machine.vfs.rename(moved, moved.partition(".")[0])
+    assert stored_at(world, machine) == stored

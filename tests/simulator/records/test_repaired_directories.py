@@ -2,10 +2,18 @@
 
 from dataclasses import dataclass, field
 
+import pytest
+
 from simulator.cluster.memory_vfs import MemoryVfs
-from simulator.records.chores import FailingDirectory, repair_directories
+from simulator.records.failing_directories import (
+    FailingDirectory,
+    delete_duplicates,
+    repair_directories,
+)
+from simulator.records.world import TOPIC
 from storage.log_dir.partition_directories import future_directory_name
 from storage.log_dir.partition_metadata import write_partition_metadata
+from tests.simulator.records.worlds import leader_of, quiet_records, segments_of
 
 A, B = b"a" * 16, b"b" * 16
 COPY = future_directory_name("t", 4, bytes(16))
@@ -61,3 +69,36 @@ def test_a_directory_that_refused_nothing_is_left_alone():
     assert machine.vfs.failing is None
     assert machine.kills == 0
     assert "t-0" in machine.vfs.list("/1")
+
+
+def test_what_an_administrator_deletes_crashes_no_process():
+    vfs = node(has_failed=True).vfs
+    vfs.crash_at = 0
+    delete_duplicates(vfs, "/1", ("/1", "/2"))
+    assert (vfs.crash_at, vfs.failing is None) == (0, False)
+    assert sorted(vfs.crash().list("/1")) == ["t-1", "t-2", COPY]
+
+
+@pytest.mark.parametrize("end", ["kill", "power_off"])
+@pytest.mark.parametrize("has_failed", [True, False])
+def test_each_start_of_a_machine_deletes_duplicates(has_failed, end):
+    world = quiet_records(until_us=1_000_000)
+    machine = leader_of(world)
+    log_dir, name = segments_of(machine)[0].rsplit("/", 2)[:2]
+    (other,) = set(machine.config.log_dirs) - {log_dir}
+    machine.vfs.make_directory(f"{other}/{name}")
+    metadata = "partition.metadata"
+    with_id = machine.vfs.open(f"{other}/{name}/{metadata}", create=True)
+    with_id.pwrite(machine.vfs.read(f"{log_dir}/{name}/{metadata}"), 0)
+    with_id.sync()
+    for path in (f"{other}/{name}", other):
+        machine.vfs.sync_directory(path)
+    machine.vfs.failing = FailingDirectory(other, TOPIC.name, 5)
+    if has_failed:
+        machine.vfs.failing("write", f"{other}/{name}/log")
+    getattr(machine, end)()
+    if has_failed:
+        machine.start()
+        assert name not in machine.vfs.list(other)
+    else:
+        assert name in machine.vfs.list(other)

@@ -83,6 +83,7 @@ WORK = {
     "alter_topic": "topic_altered",
     "reassign": "replicas_reassigned",
     "delete_records": "log_start_rose_by_asked",
+    "move_replica": "replica_moved",
     "directory_failure": "directory_failed",
     "recreate_topic": "topic_recreated",
 }
