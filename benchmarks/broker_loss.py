@@ -250,9 +250,12 @@ def main() -> None:
         rows["given"] = measure(controllers, brokers, args.topics, args.partitions)
         report.show("broker_loss", rows, as_json=args.json)
         return
-    for system, cluster in started_systems(args.base_port, with_kafka=args.kafka):
-        rows[system] = measure(cluster.controllers, cluster.brokers, args.topics, args.partitions)
-    report.show("broker_loss", rows, as_json=args.json)
+    with started_systems(args.base_port, with_kafka=args.kafka) as systems:
+        for system, cluster in systems:
+            rows[system] = measure(
+                cluster.controllers, cluster.brokers, args.topics, args.partitions
+            )
+        report.show("broker_loss", rows, as_json=args.json)
 
 
 if __name__ == "__main__":

@@ -12,12 +12,15 @@ import selectors
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from benchmarks import report
 from benchmarks.clusters import protocol
 from benchmarks.clusters.kafka_peer import KafkaCluster
 from benchmarks.clusters.our_quorum import OurCluster
+
+WARM_COUNT: Final = 50
+"""Creates before those that are measured: they warm both sides up."""
 
 
 def flush_probe_ms(folder: Path, rounds: int = 200) -> float:
@@ -36,11 +39,11 @@ def flush_probe_ms(folder: Path, rounds: int = 200) -> float:
 def sequential(address: str, prefix: str, count: int) -> dict[str, float]:
     """Latency of creates in sequence over one connection."""
     connection, took = protocol.Connection(address), []
-    for number in range(count + 50):
+    for number in range(WARM_COUNT + count):
         body = protocol.create_topics_frame([f"{prefix}{number}"])
         begin = time.perf_counter()
         answer = connection.call(protocol.CREATE_TOPICS, 7, body)
-        if number >= 50:  # the first ones warm both sides up
+        if number >= WARM_COUNT:
             took.append(time.perf_counter() - begin)
         protocol.check_created(answer)
     connection.close()

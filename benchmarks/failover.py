@@ -12,9 +12,7 @@ import os
 import shlex
 import signal
 import subprocess
-import tempfile
 import time
-from pathlib import Path
 from typing import Any, Protocol
 
 from benchmarks import report
@@ -22,6 +20,7 @@ from benchmarks.clusters import protocol
 from benchmarks.clusters.kafka_peer import KafkaCluster
 from benchmarks.clusters.our_quorum import OurCluster
 from benchmarks.clusters.processes import listener_pid
+from benchmarks.clusters.systems import Cluster, started_systems
 
 
 class Target(Protocol):
@@ -69,6 +68,11 @@ class KafkaTarget:
         """Wait for the end of the old process, then start the node."""
         self._cluster.stop(node_id)
         self._cluster.start(node_id)
+
+
+def target_of(cluster: Cluster) -> OurTarget | KafkaTarget:
+    """The target that a started cluster is."""
+    return OurTarget(cluster) if isinstance(cluster, OurCluster) else KafkaTarget(cluster)
 
 
 class GivenTarget:
@@ -170,21 +174,10 @@ def main() -> None:
         rows["given"] = measure(given, args.rounds)
         report.show("failover", rows, as_json=args.json)
         return
-    with tempfile.TemporaryDirectory() as name:
-        ours = OurCluster(Path(name) / "ours", args.base_port)
-        try:
-            ours.up()
-            rows["kraftline"] = measure(OurTarget(ours), args.rounds)
-        finally:
-            ours.down()
-        if args.kafka:
-            kafka = KafkaCluster(Path(name) / "kafka", args.base_port + 10)
-            try:
-                kafka.up()
-                rows["kafka"] = measure(KafkaTarget(kafka), args.rounds)
-            finally:
-                kafka.down()
-    report.show("failover", rows, as_json=args.json)
+    with started_systems(args.base_port, with_kafka=args.kafka) as systems:
+        for system, cluster in systems:
+            rows[system] = measure(target_of(cluster), args.rounds)
+        report.show("failover", rows, as_json=args.json)
 
 
 if __name__ == "__main__":

@@ -47,9 +47,10 @@ def main() -> None:
         rows["given"] = measure(args.controllers.split(","), args.seconds)
         report.show("footprint", rows, as_json=args.json)
         return
-    for system, cluster in started_systems(args.base_port, with_kafka=args.kafka):
-        rows[system] = measure(cluster.controllers, args.seconds)
-    report.show("footprint", rows, as_json=args.json)
+    with started_systems(args.base_port, with_kafka=args.kafka) as systems:
+        for system, cluster in systems:
+            rows[system] = measure(cluster.controllers, args.seconds)
+        report.show("footprint", rows, as_json=args.json)
 
 
 if __name__ == "__main__":

@@ -13,10 +13,8 @@ Three real nodes; the replicas are on five brokers that only register. In this o
 
 import os
 import signal
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from benchmarks import report
@@ -25,8 +23,9 @@ from benchmarks.clusters.fake_brokers import start_brokers
 from benchmarks.clusters.kafka_peer import KafkaCluster
 from benchmarks.clusters.our_quorum import OurCluster
 from benchmarks.clusters.processes import listener_pid, resident_mb
+from benchmarks.clusters.systems import started_systems
 from benchmarks.clusters.typed_client import METADATA, TypedClient, metadata_request, wait_until
-from benchmarks.failover import KafkaTarget, OurTarget, Target, Writer
+from benchmarks.failover import Target, Writer, target_of
 from benchmarks.reads import BROKERS, FIRST_ID, build
 
 METADATA_FOLDER = "**/__cluster_metadata-0/*"
@@ -122,21 +121,10 @@ def main() -> None:
     flags.add_argument("--base-port", type=int, default=25700)
     args = flags.parse_args()
     rows: dict[str, dict[str, Any]] = {}
-    with tempfile.TemporaryDirectory() as name:
-        ours = OurCluster(Path(name) / "ours", args.base_port)
-        try:
-            ours.up()
-            rows["kraftline"] = measure(ours, OurTarget(ours), args.topics, args.partitions)
-        finally:
-            ours.down()
-        if args.kafka:
-            kafka = KafkaCluster(Path(name) / "kafka", args.base_port + 10)
-            try:
-                kafka.up()
-                rows["kafka"] = measure(kafka, KafkaTarget(kafka), args.topics, args.partitions)
-            finally:
-                kafka.down()
-    report.show("metadata_load", rows, as_json=args.json)
+    with started_systems(args.base_port, with_kafka=args.kafka) as systems:
+        for system, cluster in systems:
+            rows[system] = measure(cluster, target_of(cluster), args.topics, args.partitions)
+        report.show("metadata_load", rows, as_json=args.json)
 
 
 if __name__ == "__main__":

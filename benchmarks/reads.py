@@ -186,11 +186,12 @@ def main() -> None:
         rows["given"] = measure(args.controllers.split(","), args.broker, *shape)
         report.show("reads", rows, as_json=args.json)
         return
-    for system, cluster in started_systems(args.base_port, with_kafka=args.kafka):
-        active = wait_until_writable(cluster.controllers)
-        broker = other_than(active, cluster.controllers, cluster.brokers)
-        rows[system] = measure(cluster.controllers, broker, *shape)
-    report.show("reads", rows, as_json=args.json)
+    with started_systems(args.base_port, with_kafka=args.kafka) as systems:
+        for system, cluster in systems:
+            active = wait_until_writable(cluster.controllers)
+            broker = other_than(active, cluster.controllers, cluster.brokers)
+            rows[system] = measure(cluster.controllers, broker, *shape)
+        report.show("reads", rows, as_json=args.json)
 
 
 if __name__ == "__main__":

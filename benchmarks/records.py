@@ -9,19 +9,15 @@ One node, then three with three replicas and acks=all: 8 partitions, values of 1
 runs. Server CPU is that of all nodes (of this machine) together.
 """
 
-import tempfile
 import time
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import records_load as load
 from benchmarks import report
-from benchmarks.clusters.kafka_peer import KafkaCluster
-from benchmarks.clusters.our_quorum import OurCluster
 from benchmarks.clusters.processes import cpu_seconds, listener_pid, resident_mb
 from benchmarks.clusters.protocol import wait_until_writable
+from benchmarks.clusters.systems import started_systems
 
 PARTITIONS: Final = 8
 LARGE_BYTES: Final = 1024
@@ -106,31 +102,6 @@ def _latency(name: str, took: list[float]) -> dict[str, float]:
     return {f"{name}_p50_ms": summary["p50_ms"], f"{name}_p99_ms": summary["p99_ms"]}
 
 
-def systems(
-    base_port: int, nodes: int, *, with_kafka: bool
-) -> Iterator[tuple[str, OurCluster | KafkaCluster]]:
-    """Yield each system while it runs; the previous one has stopped and its data are gone."""
-    with tempfile.TemporaryDirectory() as name:
-        clusters: dict[str, OurCluster | KafkaCluster] = {
-            "kraftline": OurCluster(Path(name) / "ours", base_port, nodes)
-        }
-        if with_kafka:
-            clusters["kafka"] = KafkaCluster(
-                Path(name) / "kafka",
-                base_port + 10,
-                {"offsets.topic.replication.factor": str(nodes)},
-                nodes=nodes,
-            )
-        for system, cluster in clusters.items():
-            try:
-                cluster.up()
-                wait_until_writable(cluster.controllers)
-                time.sleep(SETTLE_S)
-                yield system, cluster
-            finally:
-                cluster.down()
-
-
 def main() -> None:
     """Measure the systems that the flags name."""
     flags = report.parser(__doc__)
@@ -148,9 +119,15 @@ def main() -> None:
     for shape in args.only.split(","):
         nodes = SHAPES[shape]
         rows: dict[str, dict[str, Any]] = {}
-        for system, cluster in systems(args.base_port, nodes, with_kafka=args.kafka):
-            rows[system] = measure(cluster.brokers, nodes, args.seconds)
-        report.show(f"records {shape}", rows, as_json=args.json)
+        factor = {"offsets.topic.replication.factor": str(nodes)}
+        with started_systems(
+            args.base_port, with_kafka=args.kafka, nodes=nodes, kafka_settings=factor
+        ) as systems:
+            for system, cluster in systems:
+                wait_until_writable(cluster.controllers)
+                time.sleep(SETTLE_S)
+                rows[system] = measure(cluster.brokers, nodes, args.seconds)
+            report.show(f"records {shape}", rows, as_json=args.json)
 
 
 if __name__ == "__main__":

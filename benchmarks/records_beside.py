@@ -10,22 +10,19 @@ those of the idle cluster.
 """
 
 import signal
-import tempfile
 import time
-from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from benchmarks import records_load as load
 from benchmarks import report
-from benchmarks.clusters.kafka_peer import KafkaCluster
-from benchmarks.clusters.our_quorum import OurCluster
-from benchmarks.clusters.processes import cpu_seconds
+from benchmarks.clusters.processes import cpu_seconds, waited_seconds
 from benchmarks.clusters.protocol import wait_until_writable
+from benchmarks.clusters.systems import started_systems
 from benchmarks.clusters.typed_client import wait_until
-from benchmarks.create_topics import sequential
-from benchmarks.failover import KafkaTarget, OurTarget, window
+from benchmarks.create_topics import WARM_COUNT, sequential
+from benchmarks.failover import KafkaTarget, OurTarget, target_of, window
 from benchmarks.records_failover import wait_in_sync
 
 PARTITIONS: Final = 8
@@ -69,8 +66,15 @@ class Appended:
 
 
 def creates(controllers: list[str], count: int) -> dict[str, float]:
-    """Latency of creates in sequence at the active controller."""
-    return sequential(wait_until_writable(controllers), f"create-{time.time_ns()}-", count)
+    """Latency of creates in sequence at the active controller, and the client's waits for a core.
+
+    The client shares the cores with the load: what it waits there is no part of the node's time.
+    """
+    address, waited = wait_until_writable(controllers), waited_seconds()
+    found = sequential(address, f"create-{time.time_ns()}-", count)
+    return found | {
+        "client_wait_ms": round(1000 * (waited_seconds() - waited) / (WARM_COUNT + count), 3)
+    }
 
 
 def failovers(target: OurTarget | KafkaTarget, rounds: int) -> list[float]:
@@ -142,24 +146,11 @@ def main() -> None:
     flags.add_argument("--base-port", type=int, default=25800)
     args = flags.parse_args()
     rows: dict[str, dict[str, Any]] = {}
-    with tempfile.TemporaryDirectory() as name:
-        ours = OurCluster(Path(name) / "ours", args.base_port)
-        try:
-            ours.up()
-            rows["kraftline"] = measure(OurTarget(ours), ours.brokers, args.count, args.rounds)
-        finally:
-            ours.down()
-        if args.kafka:
-            settings = {"controller.quorum.append.linger.ms": "0"}
-            kafka = KafkaCluster(Path(name) / "kafka", args.base_port + 10, settings)
-            try:
-                kafka.up()
-                rows["kafka linger 0"] = measure(
-                    KafkaTarget(kafka), kafka.brokers, args.count, args.rounds
-                )
-            finally:
-                kafka.down()
-        report.show("records_beside", rows, as_json=args.json)  # the folders take minutes to go
+    settings = {"controller.quorum.append.linger.ms": "0"}  # Kafka waits otherwise
+    with started_systems(args.base_port, with_kafka=args.kafka, kafka_settings=settings) as systems:
+        for system, cluster in systems:
+            rows[system] = measure(target_of(cluster), cluster.brokers, args.count, args.rounds)
+        report.show("records_beside", rows, as_json=args.json)
 
 
 if __name__ == "__main__":

@@ -14,9 +14,7 @@ leader is killed with SIGKILL.
 
 import os
 import signal
-import tempfile
 import time
-from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import Producer
@@ -24,11 +22,10 @@ from confluent_kafka.admin import AdminClient
 
 from benchmarks import report
 from benchmarks.clusters.fake_brokers import Tail
-from benchmarks.clusters.kafka_peer import KafkaCluster
-from benchmarks.clusters.our_quorum import OurCluster
 from benchmarks.clusters.protocol import wait_until_writable
+from benchmarks.clusters.systems import started_systems
 from benchmarks.clusters.typed_client import TypedClient, create_assigned, delete_topics, wait_until
-from benchmarks.failover import KafkaTarget, OurTarget
+from benchmarks.failover import KafkaTarget, OurTarget, target_of
 from benchmarks.records_load import LOG_LEVEL, TIMEOUT_S
 from metadata.loader import committed_batches
 from metadata.records import PartitionChangeRecord
@@ -131,13 +128,26 @@ def decision(tail: Tail, killed_at: float) -> float | None:
 
 def wait_in_sync(bootstrap: str, name: str, replicas: int) -> None:
     """Wait until every partition of a topic has a leader and that many replicas in sync."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": LOG_LEVEL})
+    admin = _admin(bootstrap)
 
     def is_in_sync() -> bool:
-        found = admin.list_topics(name, timeout=TIMEOUT_S).topics[name].partitions
-        return all(len(each.isrs) == replicas and each.leader >= 0 for each in found.values())
+        found = _partitions(admin, name)
+        return all(len(each.isrs) == replicas and each.leader >= 0 for each in found)
 
     wait_until(is_in_sync, AFTER_S, f"replicas of {name} in sync")
+
+
+def leaders(bootstrap: str, name: str) -> set[int]:
+    """The nodes that lead partitions of a topic."""
+    return {each.leader for each in _partitions(_admin(bootstrap), name)}
+
+
+def _admin(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": LOG_LEVEL})
+
+
+def _partitions(admin: AdminClient, name: str) -> list[Any]:
+    return list(admin.list_topics(name, timeout=TIMEOUT_S).topics[name].partitions.values())
 
 
 def one_round(
@@ -157,7 +167,8 @@ def one_round(
     writer = Writer(bootstrap, name, partitions)
     writer.run_until_all(0, AFTER_S)
     writer.run(WARM_S)
-    pid = target.pid(leader)
+    pid, leading = target.pid(leader), leaders(bootstrap, name)
+    assert leading == {leader}, f"partitions have moved to {leading} before the kill"
     killed_at = _now()
     os.kill(pid, signal.SIGKILL)
     writer.run_until_all(killed_at + 1, AFTER_S)
@@ -203,23 +214,12 @@ def main() -> None:
     flags.add_argument("--base-port", type=int, default=25300)
     args = flags.parse_args()
     rows: dict[str, dict[str, Any]] = {}
-    with tempfile.TemporaryDirectory() as name:
-        ours = OurCluster(Path(name) / "ours", args.base_port)
-        try:
-            ours.up()
-            rows["kraftline"] = measure(OurTarget(ours), ours.brokers, args.partitions, args.rounds)
-        finally:
-            ours.down()
-        if args.kafka:
-            kafka = KafkaCluster(Path(name) / "kafka", args.base_port + 10)
-            try:
-                kafka.up()
-                rows["kafka"] = measure(
-                    KafkaTarget(kafka), kafka.brokers, args.partitions, args.rounds
-                )
-            finally:
-                kafka.down()
-        report.show("records_failover", rows, as_json=args.json)  # the folders take minutes to go
+    with started_systems(args.base_port, with_kafka=args.kafka) as systems:
+        for system, cluster in systems:
+            rows[system] = measure(
+                target_of(cluster), cluster.brokers, args.partitions, args.rounds
+            )
+        report.show("records_failover", rows, as_json=args.json)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ of the process. Memory is read behind the last start.
 
 import os
 import signal
-import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,9 +20,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from benchmarks import report
-from benchmarks.clusters.kafka_peer import KafkaCluster
 from benchmarks.clusters.our_quorum import OurCluster
 from benchmarks.clusters.processes import listener_pid, resident_mb
+from benchmarks.clusters.systems import started_systems
 from benchmarks.records_load import LOG_LEVEL, TIMEOUT_S
 
 TOPIC: Final = "scale"
@@ -125,22 +125,11 @@ def main() -> None:
     flags.add_argument("--base-port", type=int, default=25900)
     args = flags.parse_args()
     rows: dict[str, dict[str, Any]] = {}
-    with tempfile.TemporaryDirectory() as name:
-        ours = OurCluster(Path(name) / "ours", args.base_port, nodes=1)
-        try:
-            ours.up()
-            rows["kraftline"] = measure(ours.brokers[0], ours.up, args.partitions)
-        finally:
-            ours.down()
-        if args.kafka:
-            theirs = KafkaCluster(Path(name) / "kafka", args.base_port + 10, nodes=1)
-            try:
-                theirs.up()
-                write = theirs.brokers[0]
-                rows["kafka"] = measure(write, lambda: theirs.start(1), args.partitions)
-            finally:
-                theirs.down()
-        report.show("records_scale", rows, as_json=args.json)  # the folders take minutes to go
+    with started_systems(args.base_port, with_kafka=args.kafka, nodes=1) as systems:
+        for system, cluster in systems:
+            start = cluster.up if isinstance(cluster, OurCluster) else partial(cluster.start, 1)
+            rows[system] = measure(cluster.brokers[0], start, args.partitions)
+        report.show("records_scale", rows, as_json=args.json)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from broker.records_counts import LogSize, RecordsCounts
 from inspection.quota_metrics import quota_metrics
+from inspection.recorder import NS_PER_MS
 from inspection.request_metrics import request_metrics
 from replication.counters import Counters
 
@@ -19,8 +20,11 @@ MANAGER: Final = "kafka_server_replicamanager_"
 PURGATORY: Final = "kafka_server_delayedoperationpurgatory_"
 SOCKETS: Final = "kafka_server_socketservermetrics_connection_"
 SESSIONS: Final = "kafka_server_fetchsessioncache_"
+DEPLETED: Final = "kafka_server_socketservermetrics_memorypooldepletedtimetotal"
 FETCHERS: Final = "kafka_server_replicafetchermanager_"
 LOG: Final = "kafka_log_log_"
+TURN: Final = "kraftline_records_turn_cpu_"
+REMAINING: Final = "kafka_log_logmanager_remaininglogstorecover"
 
 
 def records_metrics(counts: RecordsCounts) -> Iterator[Metric]:
@@ -35,12 +39,21 @@ def records_metrics(counts: RecordsCounts) -> Iterator[Metric]:
         ),
     ):
         yield GaugeMetricFamily(name, text, float(value))
+    remaining = GaugeMetricFamily(REMAINING, "logs that the start has not opened", labels=["dir"])
+    for path, number in sorted(counts.remaining_logs.items()):
+        remaining.add_metric([path], float(number))
+    yield remaining
     yield from _delayed(counts)
     yield from _sessions(counts)
     yield from _fetchers(counts)
     yield from request_metrics(counts)
     yield from _connections(counts)
     yield from quota_metrics(counts.quotas)
+    for name, value_ns, text in (
+        ("max_ms", counts.longest_turn_ns, "CPU of the longest turn of the data thread"),
+        ("max_ever_ms", counts.longest_turn_ever_ns, "the same, since the start"),
+    ):
+        yield GaugeMetricFamily(TURN + name, text, value_ns / NS_PER_MS)
     if counts.logs is not None:
         yield from _logs(counts.logs)
 
@@ -149,11 +162,13 @@ def _fetchers(counts: RecordsCounts) -> Iterator[Metric]:
 def _connections(counts: RecordsCounts) -> Iterator[Metric]:
     used, most = counts.queued_bytes, counts.queued_bytes_max
     for name, value, text in (
-        ("socketserver_memorypoolused", used, "bytes of unanswered requests"),
+        ("socketserver_memorypoolused", used, "bytes of requests, from the receipt of their size"),
         ("socketserver_memorypoolavailable", max(0, most - used), "bytes up to the limit"),
-        ("requestchannel_requestqueuesize", counts.queued_requests, "requests that wait for room"),
+        ("requestchannel_requestqueuesize", counts.queued_requests, "requests that wait"),
     ):
         yield GaugeMetricFamily(f"kafka_network_{name}", text, float(value))
+    text = "ms for which connections waited for memory"
+    yield GaugeMetricFamily(DEPLETED, text, counts.depleted_ns / NS_PER_MS)
     families: tuple[GaugeMetricFamily | CounterMetricFamily, ...] = (
         GaugeMetricFamily(SOCKETS + "count", "open to a broker listener", labels=["listener"]),
         CounterMetricFamily(SOCKETS + "creation", "since the start", labels=["listener"]),

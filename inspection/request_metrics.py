@@ -22,8 +22,18 @@ VALUES: Final[Sequence[tuple[str, str, Callable[[RequestTimes], float]]]] = (
     ("requestqueuetimems", "from its receipt to its handler, ms", lambda t: t.queue_ns / NS_PER_MS),
     ("localtimems", "of its handler, ms", lambda t: t.local_ns / NS_PER_MS),
     ("remotetimems", "waiting for replicas or records, ms", lambda t: t.remote_ns / NS_PER_MS),
+    (
+        "responsequeuetimems",
+        "from its answer until it is taken, ms",
+        lambda t: t.response_queue_ns / NS_PER_MS,
+    ),
+    ("responsesendtimems", "until its answer is sent, ms", lambda t: t.send_ns / NS_PER_MS),
     ("throttletimems", "for which the client is to wait, ms", lambda t: t.throttle_ms),
-    ("totaltimems", "from its receipt to its answer, ms", lambda t: t.total_ns / NS_PER_MS),
+    (
+        "totaltimems",
+        "from its receipt until its answer is sent, ms",
+        lambda t: t.total_ns / NS_PER_MS,
+    ),
     ("requestbytes", "of its header and body", lambda t: t.size_bytes),
 )
 

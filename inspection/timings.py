@@ -17,6 +17,7 @@ RAFT: Final = "kafka_server_raft_metrics_"
 CONTROLLER: Final = "kafka_controller_kafkacontroller_"
 EVENT_MANAGER: Final = "kafka_controller_controllereventmanager_"
 LISTENER: Final = "kafka_server_brokermetadatalistener_"
+TURN: Final = "kraftline_main_turn_"
 NS_PER_US: Final = 1_000
 
 
@@ -33,6 +34,8 @@ def raft_timings(recorder: Recorder, now_ns: int) -> Iterator[Metric]:
         ("poll_idle_ratio_avg", recorder.idle_ratio(now_ns), "idle share of the loop, 0 to 1"),
     ):
         yield GaugeMetricFamily(RAFT + name, text, value)
+    longest_ms = recorder.busy_ns.highest(now_ns) / NS_PER_MS
+    yield GaugeMetricFamily(TURN + "max_ms", "longest turn of the main loop", longest_ms)
 
 
 def controller_timings(recorder: Recorder, now_ns: int) -> Iterator[Metric]:

@@ -23,6 +23,12 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
 
 
+def waited_seconds() -> float:
+    """Time for which the calling thread was ready to run and had no core."""
+    _, waited_ns, _ = Path("/proc/thread-self/schedstat").read_text().split()
+    return int(waited_ns) / 1e9
+
+
 def listener_pid(address: str) -> int:
     """The local process that listens on the port of `host:port`.
 

@@ -2,30 +2,50 @@
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.clusters.kafka_peer import KafkaCluster
 from benchmarks.clusters.our_quorum import OurCluster
 
+Cluster = OurCluster | KafkaCluster
 
+
+@contextmanager
 def started_systems(
-    base_port: int, *, with_kafka: bool
-) -> Iterator[tuple[str, OurCluster | KafkaCluster]]:
-    """Yield each system by name while it runs; the previous one has stopped and its data are gone.
+    base_port: int,
+    *,
+    with_kafka: bool,
+    nodes: int = 3,
+    kafka_settings: dict[str, str] | None = None,
+) -> Iterator[Iterator[tuple[str, Cluster]]]:
+    """Give the systems by name, each while it runs: the one before has stopped then.
+
+    Their folders are removed behind the block, which takes minutes for thousands of partitions:
+    report inside it.
 
     Args:
         base_port: first port of ours; Kafka's is ten above.
         with_kafka: measure Kafka too.
+        nodes: of each cluster.
+        kafka_settings: of Kafka's nodes beside the usual ones.
     """
     with tempfile.TemporaryDirectory() as name:
-        clusters: dict[str, OurCluster | KafkaCluster] = {
-            "kraftline": OurCluster(Path(name) / "ours", base_port)
+        folder = Path(name)
+        clusters: dict[str, Cluster] = {
+            "kraftline": OurCluster(folder / "ours", base_port, nodes),
         }
         if with_kafka:
-            clusters["kafka"] = KafkaCluster(Path(name) / "kafka", base_port + 10)
-        for system, cluster in clusters.items():
-            try:
-                cluster.up()
-                yield system, cluster
-            finally:
-                cluster.down()
+            clusters["kafka"] = KafkaCluster(
+                folder / "kafka", base_port + 10, kafka_settings, nodes=nodes
+            )
+        yield _in_turn(clusters)
+
+
+def _in_turn(clusters: dict[str, Cluster]) -> Iterator[tuple[str, Cluster]]:
+    for system, cluster in clusters.items():
+        try:
+            cluster.up()
+            yield system, cluster
+        finally:
+            cluster.down()

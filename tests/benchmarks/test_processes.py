@@ -3,10 +3,12 @@
 import os
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
-from benchmarks.clusters.processes import listener_pid
+from benchmarks.clusters.processes import listener_pid, waited_seconds
 
 
 def test_a_listener_is_found_while_its_process_opens_and_closes_files() -> None:
@@ -33,3 +35,15 @@ def test_a_port_on_which_nobody_listens_has_no_process() -> None:
         address = f"127.0.0.1:{server.getsockname()[1]}"
     with pytest.raises(ProcessLookupError):
         listener_pid(address)
+
+
+def test_waits_for_a_core_are_those_of_the_calling_thread() -> None:
+    def measure() -> tuple[int, int, int]:
+        file = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
+        before_ns = int(file.read_text().split()[1])
+        waited_s = waited_seconds()
+        return before_ns, round(waited_s * 1e9), int(file.read_text().split()[1])
+
+    with ThreadPoolExecutor(1) as thread:
+        before_ns, waited_ns, after_ns = thread.submit(measure).result()
+    assert before_ns <= waited_ns <= after_ns

@@ -9,6 +9,7 @@ import msgspec
 
 from broker.clients.client_quotas import ClientRate
 from broker.clients.request_metrics import FETCH_FOLLOWER, KindCounts, RequestTimes
+from broker.effects import SendParts
 from broker.records_counts import DelayedCount, LogSize, QuotaRates, RecordsCounts, SessionCount
 from inspection.metrics import ACTIVE, NodeMetrics, camel_case
 from inspection.recorder import Recorder
@@ -25,7 +26,8 @@ from wire.api_keys import FETCH, LIST_OFFSETS, PRODUCE
 
 MS = 1_000_000
 DOCUMENT = Path(__file__).parents[2] / "docs" / "running.md"
-DOCUMENTED = re.compile(r"`(kafka_[a-z_F]+)(?:\{[a-zA-Z,]+\})?`")
+OURS = ("kafka_", "kraftline_")
+DOCUMENTED = re.compile(r"`((?:kafka|kraftline)_[a-z_F]+)(?:\{[a-zA-Z,]+\})?`")
 
 QUOTAS = QuotaRates(
     clients=(
@@ -53,8 +55,16 @@ def served_counts(kernel: Any) -> RecordsCounts:
     """Counts of a broker with one connection, which asked for offsets, and with rates of quotas."""
     driven = Beside(kernel).driven
     driven.connect()
-    driven.request(LIST_OFFSETS, 7, list_offsets())
-    return msgspec.structs.replace(driven.broker.counts(), quotas=QUOTAS)
+    (answer,) = driven.request(LIST_OFFSETS, 7, list_offsets())
+    assert isinstance(answer, SendParts)
+    assert answer.sent is not None
+    answer.sent(0, 0)
+    return msgspec.structs.replace(
+        driven.broker.counts(),
+        quotas=QUOTAS,
+        longest_turn_ns=1_500_000.0,
+        longest_turn_ever_ns=2_500_000,
+    )
 
 
 def scraped_of(node: RunningNode, counts: RecordsCounts | None = None) -> dict[str, float]:
@@ -66,7 +76,7 @@ def scraped_of(node: RunningNode, counts: RecordsCounts | None = None) -> dict[s
 
 def test_the_documented_metrics_and_no_others_of_kafkas() -> None:
     section = DOCUMENT.read_text(encoding="utf-8").split("## Metrics")[1].split("\n## ")[0]
-    served = {name.partition("{")[0] for name in scraped() if name.startswith("kafka_")}
+    served = {name.partition("{")[0] for name in scraped() if name.startswith(OURS)}
     named = set(DOCUMENTED.findall(section))
     of_features = {name for name in named if "_F_" in name}
     features = [feature.replace(".", "_") for feature in CONTROLLER_FEATURES]
@@ -80,6 +90,7 @@ def test_recorded_times_in_kafkas_units() -> None:
     recorder.taken([0, 1 * MS, 2 * MS], 3 * MS)
     recorder.worked(core_of(World(1)), 3 * MS, 7 * MS)
     values = scraped(recorder)
+    assert values["kraftline_main_turn_max_ms"] == 4
     manager = "kafka_controller_controllereventmanager_"
     assert values[manager + "eventqueuetimems_count"] == 3
     assert values[manager + 'eventqueuetimems{quantile="0.50"}'] == 2
@@ -264,10 +275,14 @@ def records_counts(counters: Counters) -> RecordsCounts:
         accepted={"PLAINTEXT": 123, "OTHER": 24},
         queued_bytes=25,
         queued_bytes_max=125,
+        depleted_ns=1_500_000,
+        longest_turn_ns=2_500_000.0,
+        longest_turn_ever_ns=3_500_000,
         queued_requests=61,
         sessions=SessionCount(62, 63, 64),
         offline_replicas=26,
         offline_log_dirs=27,
+        remaining_logs={"/a": 46, "/b": 0},
         produce=DelayedCount(28, 29),
         fetch=DelayedCount(30, 31),
         delete_records=DelayedCount(32, 33),
@@ -297,11 +312,16 @@ def test_refusals_waits_and_sessions_under_kafkas_names() -> None:
         (expired + '{fetcherType="follower"}', counters.expired_follower_fetches),
         ("kafka_network_socketserver_memorypoolused", 25),
         ("kafka_network_socketserver_memorypoolavailable", 100),
+        ("kafka_server_socketservermetrics_memorypooldepletedtimetotal", 1.5),
         ("kafka_network_requestchannel_requestqueuesize", 61),
+        ("kraftline_records_turn_cpu_max_ms", 2.5),
+        ("kraftline_records_turn_cpu_max_ever_ms", 3.5),
         (sessions + "numincrementalfetchsessions", 62),
         (sessions + "numincrementalfetchpartitionscached", 63),
         (sessions + "incrementalfetchsessionevictions_total", 64),
         ("kafka_server_replicamanager_produceridcount", 45),
+        ('kafka_log_logmanager_remaininglogstorecover{dir="/a"}', 46),
+        ('kafka_log_logmanager_remaininglogstorecover{dir="/b"}', 0),
     ):
         assert values[name] == value, name
 
@@ -331,17 +351,19 @@ def test_requests_under_kafkas_names() -> None:
         (request_metric("requestqueuetimems", "Fetch", quantile="0.50"), 43.5),
         (request_metric("localtimems", "FetchConsumer", quantile="0.50"), 143),
         (request_metric("remotetimems", "FetchConsumer", quantile="0.50"), 243),
-        (request_metric("totaltimems", "FetchConsumer", quantile="0.50"), 43 + 143 + 243),
-        (request_metric("throttletimems", "FetchConsumer", quantile="0.50"), 343),
-        (request_metric("requestbytes", "FetchConsumer", quantile="0.50"), 443),
+        (request_metric("responsequeuetimems", "FetchConsumer", quantile="0.50"), 343),
+        (request_metric("responsesendtimems", "FetchConsumer", quantile="0.50"), 443),
+        (request_metric("totaltimems", "FetchConsumer", quantile="0.50"), 5 * 43 + 1_000),
+        (request_metric("throttletimems", "FetchConsumer", quantile="0.50"), 543),
+        (request_metric("requestbytes", "FetchConsumer", quantile="0.50"), 643),
     ):
         assert values[name] == value, name
 
 
 def times(number: int) -> RequestTimes:
     """Every time and the size are others."""
-    queue, local, remote = ((number + add) * 1_000_000 for add in (0, 100, 200))
-    return RequestTimes(queue, local, remote, number + 300, number + 400)
+    ms = [number + add for add in range(0, 700, 100)]
+    return RequestTimes(*(each * 1_000_000 for each in ms[:5]), *ms[5:])
 
 
 def request_metric(name: str, request: str, **labels: str) -> str:
