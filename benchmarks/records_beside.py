@@ -1,9 +1,11 @@
 """The controller beside full produce load: CreateTopics and its failover, idle and then loaded.
 
     python -m benchmarks.records_beside [--json] [--kafka] [--count 500] [--rounds 8]
+        [--mb-per-s 30]
 
 Three combined nodes. A process of its own fills batches of 1 MB in eight partitions with three
-replicas and acks=all, as much as is taken, as in benchmarks.records. Topics are created one after
+replicas and acks=all, as much as is taken, as in benchmarks.records; with --mb-per-s no more than
+that, so that two systems can be compared beside one load. Topics are created one after
 the other at the active controller, and the controller is killed with SIGKILL as in
 benchmarks.failover, first without and then beside that load. `x` is a figure beside the load, in
 those of the idle cluster.
@@ -11,6 +13,7 @@ those of the idle cluster.
 
 import signal
 import time
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -83,14 +86,14 @@ def failovers(target: OurTarget | KafkaTarget, rounds: int) -> list[float]:
 
 
 def failovers_beside(
-    target: OurTarget | KafkaTarget, bootstrap: str, name: str, rounds: int
+    target: OurTarget | KafkaTarget, bootstrap: str, name: str, rounds: int, mb_per_s: float
 ) -> list[float]:
     """The same, each beside a load that begins when all replicas are in sync."""
     found: list[float] = []
     appended = Appended(bootstrap, name)
     for _ in range(rounds):
         wait_in_sync(bootstrap, name, len(target.controllers))
-        with load.producing(bootstrap, name, partitions=PARTITIONS, size=LARGE_BYTES):
+        with producing(bootstrap, name, mb_per_s):
             appended.wait_for_more()
             found += failovers(target, 1)
     appended.close()
@@ -98,12 +101,12 @@ def failovers_beside(
 
 
 def creates_beside(
-    target: OurTarget | KafkaTarget, bootstrap: str, name: str, count: int
+    target: OurTarget | KafkaTarget, bootstrap: str, name: str, count: int, mb_per_s: float
 ) -> dict[str, float]:
     """Latency of creates beside the load, and the load's MB per second meanwhile."""
     nodes = [target.pid(number + 1) for number in range(len(target.controllers))]
     appended = Appended(bootstrap, name)
-    with load.producing(bootstrap, name, partitions=PARTITIONS, size=LARGE_BYTES):
+    with producing(bootstrap, name, mb_per_s):
         appended.wait_for_more()
         used, before, begin = sum(map(cpu_seconds, nodes)), appended.records(), time.perf_counter()
         found = creates(target.controllers, count)
@@ -114,8 +117,15 @@ def creates_beside(
     return found | {"mb_s": round(megabytes / wall, 1), "cores": round(used / wall, 2)}
 
 
+def producing(bootstrap: str, name: str, mb_per_s: float) -> AbstractContextManager[None]:
+    """The load, within a block."""
+    return load.producing(
+        bootstrap, name, partitions=PARTITIONS, size=LARGE_BYTES, mb_per_s=mb_per_s
+    )
+
+
 def measure(
-    target: OurTarget | KafkaTarget, brokers: list[str], count: int, rounds: int
+    target: OurTarget | KafkaTarget, brokers: list[str], count: int, rounds: int, mb_per_s: float
 ) -> dict[str, Any]:
     """All figures of one running cluster."""
     bootstrap, figures = ",".join(brokers), dict[str, Any]()
@@ -123,14 +133,15 @@ def measure(
     idle = creates(target.controllers, count)
     with load.topic(bootstrap, PARTITIONS, len(brokers)) as name:
         wait_in_sync(bootstrap, name, len(brokers))
-        beside = creates_beside(target, bootstrap, name, count)
+        beside = creates_beside(target, bootstrap, name, count, mb_per_s)
     figures |= {f"create_idle_{key}": value for key, value in idle.items()}
     figures |= {f"create_beside_{key}": value for key, value in beside.items()}
     figures["create_p99_x"] = round(beside["p99_ms"] / idle["p99_ms"], 2)
     if rounds:
         idle = report.summary_ms(failovers(target, rounds))
         with load.topic(bootstrap, PARTITIONS, len(brokers)) as name:
-            beside = report.summary_ms(failovers_beside(target, bootstrap, name, rounds))
+            found = failovers_beside(target, bootstrap, name, rounds, mb_per_s)
+        beside = report.summary_ms(found)
         for key in ("p50_ms", "max_ms"):
             figures |= {f"failover_idle_{key}": idle[key], f"failover_beside_{key}": beside[key]}
         figures["failover_p50_x"] = round(beside["p50_ms"] / idle["p50_ms"], 2)
@@ -143,13 +154,16 @@ def main() -> None:
     flags.add_argument("--kafka", action="store_true", help="measure Apache Kafka in the same run")
     flags.add_argument("--count", type=int, default=500, help="of topics")
     flags.add_argument("--rounds", type=int, default=8, help="of the failover; 0 for none")
+    flags.add_argument("--mb-per-s", type=float, default=float("inf"), help="of the load at most")
     flags.add_argument("--base-port", type=int, default=25800)
     args = flags.parse_args()
     rows: dict[str, dict[str, Any]] = {}
     settings = {"controller.quorum.append.linger.ms": "0"}  # Kafka waits otherwise
     with started_systems(args.base_port, with_kafka=args.kafka, kafka_settings=settings) as systems:
         for system, cluster in systems:
-            rows[system] = measure(target_of(cluster), cluster.brokers, args.count, args.rounds)
+            rows[system] = measure(
+                target_of(cluster), cluster.brokers, args.count, args.rounds, args.mb_per_s
+            )
         report.show("records_beside", rows, as_json=args.json)
 
 
