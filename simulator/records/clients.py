@@ -68,6 +68,8 @@ class PartitionClient:
         self.host = host
         self.partition = partition
         self.topic_id: UUID | None = None
+        self._left: set[UUID] = set()
+        """Former ids of the topic."""
         self.is_stopped = False
         self.leader_epoch = -1
         self.asked = self.answered = 0
@@ -127,8 +129,8 @@ class PartitionClient:
         def answered(body: Any) -> None:
             if body is not None and body.topics[0].error_code is ErrorCode.none:
                 topic = body.topics[0]
-                self._note_topic(topic.topic_id)
-                for row in topic.partitions:
+                rows = topic.partitions if self._note_topic(topic.topic_id) else ()
+                for row in rows:
                     is_newer = row.leader_epoch >= self.leader_epoch and row.leader_id >= 0
                     if row.partition_index == self.partition and is_newer:
                         self._leader = row.leader_id
@@ -140,12 +142,20 @@ class PartitionClient:
         topic = self.cluster.topic
         self.ask_any(METADATA, metadata_request((topic.name,)), answered)
 
-    def _note_topic(self, topic_id: UUID) -> None:
+    def _note_topic(self, topic_id: UUID) -> bool:
+        """Follow the topic to its newest id; False for one that it has left, of a stale node.
+
+        A producer that went back and forth would begin twice with what the new topic has.
+        """
+        if topic_id in self._left:
+            return False
         if topic_id != self.topic_id:
-            is_other = self.topic_id is not None
+            former = self.topic_id
             self.topic_id, self.leader_epoch = topic_id, -1
-            if is_other:
+            if former is not None:
+                self._left.add(former)
                 self.topic_changed()
+        return True
 
     def topic_changed(self) -> None:
         """Begin anew: the topic was deleted and created again."""

@@ -1,0 +1,43 @@
+"""Clients of a simulated cluster: how they follow their topic."""
+
+from types import SimpleNamespace
+from uuid import UUID
+
+from simulator.records.clients import PartitionClient
+from tests.simulator.records.worlds import quiet_records
+from wire.errors import ErrorCode
+
+OLD, NEW = UUID(int=1), UUID(int=2)
+
+
+def told(topic_id, leader_epoch=3, code=ErrorCode.none):
+    """Metadata of a topic with one partition."""
+    row = SimpleNamespace(partition_index=0, leader_id=1, leader_epoch=leader_epoch)
+    topic = SimpleNamespace(error_code=code, topic_id=topic_id, partitions=(row,))
+    return SimpleNamespace(topics=(topic,))
+
+
+class Asking(PartitionClient):
+    """A client that is told what a test has for it, one answer after the other."""
+
+    def __init__(self, world, *answers):
+        super().__init__(world.cluster, 900, 0)
+        self.answers = list(answers)
+        self.changes = 0
+
+    def ask_any(self, api_key, body, answered):
+        answered(self.answers.pop(0))
+
+    def topic_changed(self):
+        self.changes += 1
+
+
+def test_a_client_does_not_go_back_to_a_topic_that_it_left():
+    world = quiet_records(until_us=0)
+    client = Asking(world, told(OLD, 7), told(NEW, 0), told(OLD, 8), told(NEW, 0))
+    found = []
+    for _ in range(3):
+        client.find_leader(lambda: found.append((client.topic_id, client.leader_epoch)))
+        world.run(world.scheduler.now_us + 1_000_000)
+    assert found == [(OLD, 7), (NEW, 0), (NEW, 0)]
+    assert (client.changes, client.answers) == (1, [])
