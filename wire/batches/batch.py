@@ -15,15 +15,33 @@ import msgspec
 
 from wire.batches.compression import Codec, compress, decompress
 from wire.batches.old_messages import is_old_format, old_format
+from wire.batches.records import RecordReader, RecordView, encode_record, encode_section
 from wire.errors import CorruptBatchError
-from wire.primitives import (
-    Buffer,
-    encode_varint,
-    encode_varlong,
-    read_varint,
-    read_varlong,
-)
+from wire.primitives import Buffer, encode_varint
 from wire.types import LeaderEpoch, Offset
+
+__all__ = [
+    "CODEC_MASK",
+    "CONTROL_BIT",
+    "CRC_START",
+    "HEADER_BYTES",
+    "HEADER_FORMAT",
+    "LOG_APPEND_TIME_BIT",
+    "LOG_OVERHEAD_BYTES",
+    "MAGIC",
+    "Batch",
+    "BatchFrame",
+    "BatchHeader",
+    "RecordView",
+    "encode_batch",
+    "encode_control_batch",
+    "encode_records",
+    "iterate_batches",
+    "iterate_frames",
+    "parse_batch_header",
+    "why_no_batch",
+    "with_header",
+]
 
 HEADER_BYTES: Final = 61
 LOG_OVERHEAD_BYTES: Final = 12  # base offset and batch length, not counted by the length
@@ -40,7 +58,7 @@ _FRAME: Final = struct.Struct(">qiiBIhiqq")  # base offset to max timestamp
 _MAGIC_POSITION: Final = 16
 _INT32_MAX: Final = (1 << 31) - 1
 
-_CODEC_MASK: Final = 0x07
+CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME_BIT: Final = 0x08
 _TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
@@ -49,16 +67,6 @@ _DELETE_HORIZON_BIT: Final = 0x40
 
 _CODECS: Final = tuple(Codec)
 """Codecs by the compression bits of the attributes."""
-
-
-class RecordView(msgspec.Struct, frozen=True, gc=False):
-    """One record with its absolute offset and time; key or value None is Kafka's null."""
-
-    offset: Offset
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 class BatchHeader(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -120,7 +128,7 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         Raises:
             CorruptBatchError: the bits name no codec.
         """
-        bits = self.attributes & _CODEC_MASK
+        bits = self.attributes & CODEC_MASK
         if bits >= len(_CODECS):
             raise CorruptBatchError(f"batch at offset {self.base_offset}: codec {bits} is unknown")
         return _CODECS[bits]
@@ -156,21 +164,30 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
         Raises:
             CorruptBatchError: the records do not fill their section exactly.
         """
+        return RecordReader(self.header, self.section()).rest()
+
+    def frame(self) -> "BatchFrame":
+        """Its frame at the begin of a buffer."""
+        header = self.header
+        return BatchFrame(
+            0,
+            header.size_bytes,
+            header.base_offset,
+            header.last_offset,
+            header.leader_epoch,
+            header.crc,
+            header.max_timestamp_ms,
+        )
+
+    def section(self) -> bytes:
+        """The records as bytes, decompressed.
+
+        Raises:
+            CorruptBatchError: they are no stream of the codec, or unfold to too much.
+        """
         codec = self.header.codec
         section = bytes(self.buffer[HEADER_BYTES:])
-        if codec is not Codec.NONE:
-            section = decompress(codec, section)
-        return _read_records(self.header, section)
-
-
-_PLAIN_MAX: Final = 4096
-"""Number of records of a batch that may be read as plain ones: the size of `_PLAIN_BEGINS`."""
-_PLAIN_BEGINS: Final = tuple(b"\0\0%b\1" % encode_varint(delta) for delta in range(_PLAIN_MAX))
-"""Start of a plain record by its delta: attributes, timestamp delta 0, offset delta, no key."""
-_PLAIN_BYTES_MAX: Final = 11
-"""Bound of a plain record's bytes up to its value; only at the last records fewer are left."""
-_NOT_SHORT: Final = 1 | 1 << 14
-"""Bits of a length that is negative or has three bytes."""
+        return section if codec is Codec.NONE else decompress(codec, section)
 
 
 def encode_batch(
@@ -195,7 +212,7 @@ def encode_control_batch(
     """A KRaft control batch of (control record type, value) pairs."""
     assert records
     section = b"".join(
-        _encode_record(0, delta, struct.pack(">hh", 0, kind), value, ())
+        encode_record(0, delta, struct.pack(">hh", 0, kind), value, ())
         for delta, (kind, value) in enumerate(records)
     )
     return _assemble(section, len(records), CONTROL_BIT, base_offset, leader_epoch, timestamp_ms)
@@ -208,17 +225,14 @@ def encode_records(
 
     The level is that of the codec, None for its default.
     """
-    section = b"".join(
-        _encode_record(
-            record.timestamp_ms - header.base_timestamp_ms if not header.is_log_append_time else 0,
-            record.offset - header.base_offset,
-            record.key,
-            record.value,
-            record.headers,
-        )
-        for record in records
+    section = encode_section(header, records)
+    return with_header(
+        header, compress(header.codec, section, level) if records else b"", len(records)
     )
-    compressed = compress(header.codec, section, level) if records else b""
+
+
+def with_header(header: BatchHeader, compressed: bytes, records_count: int) -> bytes:
+    """A batch of records that are compressed; as `encode_records`."""
     checked = (
         _CHECKED_HEADER.pack(
             header.attributes,
@@ -228,7 +242,7 @@ def encode_records(
             header.producer_id,
             header.producer_epoch,
             header.base_sequence,
-            len(records),
+            records_count,
         )
         + compressed
     )
@@ -374,121 +388,3 @@ def _with_unchecked_header(checked: bytes, base_offset: int, leader_epoch: int) 
     length = CRC_START - LOG_OVERHEAD_BYTES + len(checked)
     crc = crc32c.crc32c(checked)
     return _UNCHECKED_HEADER.pack(base_offset, length, leader_epoch, MAGIC, crc) + checked
-
-
-def _encode_record(
-    timestamp_delta_ms: int,
-    offset_delta: int,
-    key: bytes | None,
-    value: bytes | None,
-    headers: Sequence[tuple[str, bytes | None]],
-) -> bytes:
-    assert offset_delta >= 0
-    body = b"".join(
-        (
-            b"\0",
-            encode_varlong(timestamp_delta_ms),
-            encode_varint(offset_delta),
-            _nullable(key),
-            _nullable(value),
-            encode_varint(len(headers)),
-            *(_nullable(name.encode()) + _nullable(content) for name, content in headers),
-        )
-    )
-    return encode_varint(len(body)) + body
-
-
-def _nullable(content: bytes | None) -> bytes:
-    return b"\1" if content is None else encode_varint(len(content)) + content
-
-
-def _read_records(header: BatchHeader, section: bytes) -> list[RecordView]:
-    records, position = _read_plain_records(header, section)
-    try:
-        for _ in range(len(records), header.records_count):
-            length, start = read_varint(section, position)
-            position = start + length
-            if length < 0 or position > len(section):
-                raise CorruptBatchError(f"record of {length} bytes does not fit into its batch")
-            records.append(_read_record(header, section, start, position))
-    except (IndexError, ValueError, struct.error) as error:
-        raise CorruptBatchError(
-            f"records of the batch at offset {header.base_offset} cannot be read: {error}"
-        ) from error
-    if position != len(section):
-        raise CorruptBatchError(
-            f"batch at offset {header.base_offset}: {len(section) - position} bytes after"
-            f" its {header.records_count} records"
-        )
-    return records
-
-
-def _read_plain_records(header: BatchHeader, section: bytes) -> tuple[list[RecordView], int]:
-    """The leading records in the form that KRaft writes, and the position after them.
-
-    The form: consecutive offsets, one timestamp, no key, no header, lengths of one or two bytes.
-    It costs a third of `_read_record`; the first record of another form ends it.
-    """
-    records: list[RecordView] = []
-    base_offset, size = header.base_offset, len(section)
-    is_append_time = header.is_log_append_time
-    timestamp_ms = header.max_timestamp_ms if is_append_time else header.base_timestamp_ms
-    position = 0
-    for delta in range(min(header.records_count, _PLAIN_MAX)):
-        if position + _PLAIN_BYTES_MAX > size:
-            break
-        length, start = section[position], position + 1
-        if length > 0x7F:
-            length, start = length & 0x7F | section[start] << 7, start + 1
-        begin = _PLAIN_BEGINS[delta]
-        at = start + len(begin)
-        value_length, value_start = section[at], at + 1
-        if value_length > 0x7F:
-            value_length, value_start = value_length & 0x7F | section[value_start] << 7, at + 2
-        end = start + (length >> 1)
-        last = value_start + (value_length >> 1)
-        is_plain = (length | value_length) & _NOT_SHORT == 0 and section.startswith(begin, start)
-        if not is_plain or last + 1 != end or end > size or section[last]:
-            break
-        value = section[value_start:last]
-        records.append(RecordView(Offset(base_offset + delta), timestamp_ms, None, value, ()))
-        position = end
-    return records, position
-
-
-def _read_record(header: BatchHeader, section: bytes, position: int, end: int) -> RecordView:
-    """Read one record between two positions of the section, its length excluded."""
-    timestamp_delta_ms, position = read_varlong(section, position + 1)  # after the attributes
-    offset_delta, position = read_varint(section, position)
-    key, position = _read_nullable(section, position, end)
-    value, position = _read_nullable(section, position, end)
-    headers_count, position = read_varint(section, position)
-    if headers_count < 0 or headers_count > end - position:
-        raise CorruptBatchError(f"record claims {headers_count} headers")
-    headers: tuple[tuple[str, bytes | None], ...] = ()
-    if headers_count:
-        pairs = []
-        for _ in range(headers_count):
-            name, position = _read_nullable(section, position, end)
-            content, position = _read_nullable(section, position, end)
-            if name is None:
-                raise CorruptBatchError("record header without a name")
-            pairs.append((name.decode(), content))
-        headers = tuple(pairs)
-    if position != end:
-        raise CorruptBatchError(f"record ends at {position}, its length says {end}")
-    timestamp_ms = (
-        header.max_timestamp_ms
-        if header.is_log_append_time
-        else header.base_timestamp_ms + timestamp_delta_ms
-    )
-    return RecordView(Offset(header.base_offset + offset_delta), timestamp_ms, key, value, headers)
-
-
-def _read_nullable(section: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    length, position = read_varint(section, position)
-    if length == -1:
-        return None, position
-    if length < 0 or position + length > end:
-        raise CorruptBatchError(f"field of {length} bytes does not fit into its record")
-    return section[position : position + length], position + length

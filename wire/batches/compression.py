@@ -26,6 +26,8 @@ _GZIP_WINDOW_BITS: Final = 31
 _ZSTD_LEVEL: Final = 3
 _ZSTD_PIECE_BYTES: Final = 256
 """Input of one decoder call; a byte of zstd expands to 32 KiB at most, so a piece to 8 MiB."""
+_LZ4_PIECE_BYTES: Final = 16 * 1024
+"""Input of one encoder call, which no other thread of the interpreter runs beside."""
 _LZ4_RATIO_MAX: Final = 255
 PLAIN_BYTES_MAX: Final = 128 * 1024 * 1024
 """Limit per batch: 16 times what Kafka admits to the metadata log, compressed or not."""
@@ -54,7 +56,8 @@ def compress(codec: Codec, plain: bytes, level: int | None = None) -> bytes:
         case Codec.LZ4:
             # Kafka's Java reader refuses blocks that refer to the ones before them
             blocks = cramjam.lz4.Compressor(level, block_linked=False)
-            blocks.compress(plain)
+            for start in range(0, len(plain), _LZ4_PIECE_BYTES):
+                blocks.compress(plain[start : start + _LZ4_PIECE_BYTES])
             return bytes(blocks.finish())
         case Codec.ZSTD:
             used = _ZSTD_LEVEL if level is None else level

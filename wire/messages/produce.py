@@ -23,10 +23,17 @@ from wire.messages.fields import (
     encode_text,
 )
 from wire.primitives import Buffer
+from wire.steps import Steps, finished
 
 VERSION_MIN: Final = 3
 """Kafka 4 refuses 0 to 2, which carry message sets (KIP-896)."""
 VERSION_MAX: Final = 13
+PIECE: Final = 128
+"""Partitions of a message that are read or written in one piece."""
+_READ_UNITS: Final = 2
+"""Cost of a partition of a request."""
+_ANSWER_UNITS: Final = 2
+"""Cost of a partition of a response."""
 _LOG_START_VERSION: Final = 5
 _RECORD_ERRORS_VERSION: Final = 8
 _FLEXIBLE_VERSION: Final = 9
@@ -80,7 +87,12 @@ class PartitionAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode_produce_request(version: int, body: Buffer, position: int = 0) -> ProduceRequest:
-    """Read a request.
+    """Read a request at once; as `read_produce_request`."""
+    return finished(read_produce_request(version, body, position))
+
+
+def read_produce_request(version: int, body: Buffer, position: int = 0) -> Steps[ProduceRequest]:
+    """Read a request, in pieces of `PIECE` topics and partitions.
 
     Args:
         version: VERSION_MIN to VERSION_MAX.
@@ -94,22 +106,29 @@ def decode_produce_request(version: int, body: Buffer, position: int = 0) -> Pro
     assert VERSION_MIN <= version <= VERSION_MAX, f"{version=}"
     reader = FieldReader(body, position, is_flexible=version >= _FLEXIBLE_VERSION)
     try:
-        return _request(reader, version)
+        return (yield from _request(reader, version))
     except NOT_READABLE as error:
         raise RemoteProtocolError(f"Produce {version} cannot be read: {error}") from error
 
 
-def _request(reader: FieldReader, version: int) -> ProduceRequest:
+def _request(reader: FieldReader, version: int) -> Steps[ProduceRequest]:
     transactional_id = reader.string()
     acks, timeout_ms = reader.unpack(_ACKS_AND_TIMEOUT)
     partitions: list[ProducedPartition] = []
+    count = 0
     for _ in range(reader.count()):
         topic = reader.topic(has_id=version >= _TOPIC_ID_VERSION)
         for _ in range(reader.count()):
             (partition,) = reader.unpack(_INT32)
             partitions.append(ProducedPartition(topic, partition, reader.records()))
             reader.end()
+            count += 1
+            if count % PIECE == 0:
+                yield PIECE * _READ_UNITS
         reader.end()
+        count += 1
+        if count % PIECE == 0:
+            yield PIECE * _READ_UNITS
     reader.end()
     return ProduceRequest(transactional_id, acks, timeout_ms, tuple(partitions))
 
@@ -120,7 +139,17 @@ def encode_produce_response(
     throttle_time_ms: int = 0,
     endpoints: tuple[LeaderEndpoint, ...] = (),
 ) -> bytes:
-    """Write a response, without a header.
+    """Write a response at once; as `write_produce_response`."""
+    return finished(write_produce_response(version, answers, throttle_time_ms, endpoints))
+
+
+def write_produce_response(
+    version: int,
+    answers: list[PartitionAnswer],
+    throttle_time_ms: int = 0,
+    endpoints: tuple[LeaderEndpoint, ...] = (),
+) -> Steps[bytes]:
+    """Write a response, without a header, in pieces of `PIECE` partitions.
 
     Args:
         version: VERSION_MIN to VERSION_MAX.
@@ -138,7 +167,10 @@ def encode_produce_response(
             topic = encode_text(topic, is_flexible=is_flexible)
         parts.append(topic)
         parts.append(encode_length(len(of_topic), is_flexible=is_flexible))
-        parts += [_answer(version, answer) for answer in of_topic]
+        for count, answer in enumerate(of_topic, 1):
+            parts.append(_answer(version, answer))
+            if count % PIECE == 0:
+                yield PIECE * _ANSWER_UNITS
         if is_flexible:
             parts.append(b"\0")
     parts.append(_INT32.pack(throttle_time_ms))

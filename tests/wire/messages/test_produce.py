@@ -14,12 +14,15 @@ from wire.errors import ErrorCode, RemoteProtocolError
 from wire.messages.codec import split_request
 from wire.messages.fields import LeaderEndpoint
 from wire.messages.produce import (
+    PIECE,
     VERSION_MAX,
     VERSION_MIN,
     PartitionAnswer,
     ProducedPartition,
     decode_produce_request,
     encode_produce_response,
+    read_produce_request,
+    write_produce_response,
 )
 
 PAIRS = of_key(0)
@@ -250,3 +253,45 @@ def test_frames_of_kafka(pair) -> None:
         (partition.topic, partition.partition) for partition in request.partitions
     ]
     assert encode_produce_response(version, answers) == body
+
+
+def in_pieces(steps):
+    """Costs of the pieces, and the result."""
+    yielded = []
+    while True:
+        try:
+            yielded.append(next(steps))
+        except StopIteration as end:
+            return yielded, end.value
+
+
+@pytest.mark.parametrize(
+    ("topics", "count"),
+    [
+        ({"t": [(n, b"r") for n in range(PIECE - 1)]}, 1),
+        ({"t": [(n, b"r") for n in range(PIECE - 2)]}, 0),
+        ({f"t{n}": [] for n in range(PIECE - 1)}, 0),
+        ({f"t{n}": [] for n in range(2 * PIECE)}, 2),
+        ({"t": [(n, b"r") for n in range(2 * PIECE)]}, 2),
+    ],
+)
+def test_many_topics_or_partitions_are_read_in_pieces(topics, count) -> None:
+    body = request_bytes(13, None, 1, 5, topics)
+    yielded, request = in_pieces(read_produce_request(13, body))
+    assert yielded == [2 * PIECE] * count
+    assert request == decode_produce_request(13, body)
+    assert len(request.partitions) == sum(map(len, topics.values()))
+
+
+def test_a_request_that_is_cut_behind_its_first_piece_is_refused() -> None:
+    body = request_bytes(13, None, 1, 5, {"t": [(n, b"r") for n in range(2 * PIECE)]})
+    with pytest.raises(RemoteProtocolError):
+        in_pieces(read_produce_request(13, body[:-20]))
+
+
+@pytest.mark.parametrize(("size", "count"), [(PIECE - 1, 0), (PIECE, 1), (2 * PIECE + 1, 2)])
+def test_many_partitions_are_answered_in_pieces(size, count) -> None:
+    answers = [PartitionAnswer(topic="t", partition=n) for n in range(size)]
+    yielded, body = in_pieces(write_produce_response(9, answers))
+    assert yielded == [2 * PIECE] * count
+    assert body == encode_produce_response(9, answers)
