@@ -12,7 +12,8 @@ Interface:
   watermark and last stable offset, truncation, deletion from the start.
   `logs.retention.deletable_count` chooses the segments that go.
 - `logs.log_manager.LogManager`: all logs of a broker over its log directories.
-- `logs.log_validator`: `parse_produced`, `validated`, `stamp` of a batch that a producer sends.
+- `logs.produced_records`: `parse_produced` of what a producer sends.
+- `logs.log_validator`: its checks, `validated` or in pieces, and `stamp`.
 - `producers.producer_state.ProducerStates`: duplicates, sequences and open transactions of a
   partition; `producers.producer_replay.replay` feeds it from a log.
 - `segments.segment.Segment` with its indexes; `checkpoints`: files of offsets.

@@ -3,12 +3,13 @@
 A batch is judged by its header: size, checksum, number of records, kind, sequence, timestamps. Its
 records are decoded only where the topic asks for it: keys of compacted topics, another codec than
 that of the topic, or `validates_records`. Then the largest timestamp of the header is corrected to
-that of the records, as Kafka always does. apache/kafka: storage/.../log/LogValidator.java,
-UnifiedLog.java (`analyzeAndValidateRecords`), clients/.../requests/ProduceRequest.java
-(`validateRecords`); codes and texts are those that 4.3.1 answers with.
+that of the records, as Kafka always does. Many records are decoded in pieces, and what comes of it
+is kept for the append, which is one piece. apache/kafka: storage/.../log/LogValidator.java,
+UnifiedLog.java (`analyzeAndValidateRecords`); codes and texts are those that 4.3.1 answers with.
 """
 
 import struct
+from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
@@ -16,25 +17,31 @@ import crc32c
 import msgspec
 
 from wire.batches.batch import (
+    CODEC_MASK,
     CRC_START,
     LOG_APPEND_TIME_BIT,
-    MAGIC,
     Batch,
     BatchHeader,
-    RecordView,
-    encode_records,
-    iterate_batches,
     parse_batch_header,
+    with_header,
 )
-from wire.batches.compression import Codec
+from wire.batches.compression import Codec, compress
+from wire.batches.records import RecordReader, RecordView, encode_section
 from wire.errors import CorruptBatchError, ErrorCode
+from wire.steps import Aside, Steps, finished
 from wire.types import Offset
 
 NO_TIMESTAMP_MS: Final = -1
-ZSTD_VERSION_MIN: Final = 7
-"""First version of Produce whose batches may be compressed by zstd (KIP-110)."""
 WITHOUT_KEY: Final = "Compacted topic cannot accept message without key"
 """Begin of the error of such a record."""
+SLICE: Final = 128
+"""Records that are decoded in one piece."""
+SLICE_BYTES_MAX: Final = 16 * 1024
+"""Bytes behind which no record of a piece begins: it may have as many headers."""
+SMALL_BYTES_MAX: Final = 64 * 1024
+"""Bytes of a batch up to which it is decoded at once, if its records are not too many."""
+_RECORD_UNITS: Final = 3
+"""Cost of a record that is decoded, and once more if it is encoded again; of a header 1."""
 _SHOWN_ERRORS_MAX: Final = 3
 _ATTRIBUTES: Final = struct.Struct(">h")
 _TIMESTAMP: Final = struct.Struct(">q")
@@ -44,9 +51,6 @@ _LEADER_EPOCH: Final = struct.Struct(">i")
 _CRC_POSITION: Final = 17
 _EPOCH_POSITION: Final = 12
 _MAX_TIMESTAMP_POSITION: Final = 35
-_MAGIC_POSITION: Final = 16
-_OLD_MAGICS: Final = (0, 1)  # of message sets
-_MAGIC: Final = struct.Struct(">b")
 
 
 class TimestampType(Enum):
@@ -54,6 +58,9 @@ class TimestampType(Enum):
 
     CREATE_TIME = "CreateTime"
     LOG_APPEND_TIME = "LogAppendTime"
+
+
+_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
 
 
 class AppendRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,41 +119,73 @@ class RejectedError(Exception):
         self.message = message
 
 
-def parse_produced(data: memoryview, version: int) -> Batch:
-    """The one batch that a Produce request has for a partition.
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch whose checks were done in pieces; its timestamp is that of the append."""
 
-    Args:
-        data: `records` of the request; fewer than 17 bytes behind the batch are ignored.
-        version: of the request, at least 3.
+    given: Batch
+    rules: AppendRules
+    """By which it was judged."""
+    batch: Batch
+    """The given one, or the same records in another codec."""
+    max_timestamp_ms: int
+    """Of its records."""
+    refusal: RejectedError | None = None
 
-    Raises:
-        RejectedError: none or several, or another format.
-    """
-    only = f"Produce requests with version {version} are only allowed to contain"
-    if len(data) > _MAGIC_POSITION and data[_MAGIC_POSITION] != MAGIC:
-        (magic,) = _MAGIC.unpack_from(data, _MAGIC_POSITION)
-        if magic not in _OLD_MAGICS:
-            text = f"Invalid magic found in record: {magic}"
-            raise RejectedError(ErrorCode.corrupt_message, text, message=text)
-        text = f"{only} record batches with magic version {MAGIC}"
-        raise RejectedError(ErrorCode.invalid_record, text)
-    try:
-        batches = iterate_batches(data)
-        batch = next(batches, None)
-        is_only = batch is not None and next(batches, None) is None
-    except CorruptBatchError as error:
-        raise RejectedError(ErrorCode.corrupt_message, str(error)) from error
-    if batch is None:
-        text = f"Produce requests with version {version} must have at least one record batch"
-        raise RejectedError(ErrorCode.invalid_record, f"{text} per partition")
-    header = batch.header
-    if header.attributes & 0x07 == Codec.ZSTD and version < ZSTD_VERSION_MIN:
-        text = f"Produce requests with version {version} are not allowed to use ZStandard"
-        raise RejectedError(ErrorCode.unsupported_compression_type, f"{text} compression")
-    if not is_only:
-        text = f"{only} exactly one record batch per partition"
-        raise RejectedError(ErrorCode.invalid_record, text)
-    return batch
+
+def is_small(batch: Batch) -> bool:
+    """True if a batch is judged in one piece, whatever the rules of its topic ask for."""
+    return batch.header.records_count <= SLICE and len(batch.buffer) <= SMALL_BYTES_MAX
+
+
+class LogValidator(msgspec.Struct, frozen=True):
+    """Checks of the batches that clients send to a partition."""
+
+    partition: str
+    """`topic-number`, for texts."""
+    rules: AppendRules
+
+    def needs_records(self, header: BatchHeader, wall_ms: int) -> bool:
+        """True if the records of a batch are to be decoded: its header does not say all."""
+        return _needs_records(header, self.rules, wall_ms)
+
+    def check_in_steps(self, batch: Batch, wall_ms: int) -> Steps[Checked]:
+        """Judge a batch in pieces; a refusal is kept for the append."""
+        rules = self.rules
+        try:
+            _check_batch(batch, self.partition, rules.batch_bytes_max)
+            _check_header(batch.header)
+            judged = yield from _judged(batch, rules, self.partition, wall_ms)
+        except RejectedError as refusal:
+            return Checked(
+                given=batch, rules=rules, batch=batch, max_timestamp_ms=-1, refusal=refusal
+            )
+        again, max_timestamp_ms = judged
+        return Checked(given=batch, rules=rules, batch=again, max_timestamp_ms=max_timestamp_ms)
+
+    def validated(self, batch: Batch | Checked, wall_ms: int) -> Batch:
+        """As the function `validated`; one that was judged by other rules is judged anew."""
+        if isinstance(batch, Batch):
+            return validated(batch, self.rules, self.partition, wall_ms)
+        if batch.refusal is not None:
+            assert batch.batch is batch.given, "nothing is made of a refused batch"
+        if batch.rules != self.rules:
+            return validated(batch.given, self.rules, self.partition, wall_ms)
+        if batch.refusal is not None:
+            raise batch.refusal
+        return _with_timestamp(batch.batch, self.rules, batch.max_timestamp_ms, wall_ms)
+
+    def check_segment(self, header: BatchHeader, segment_bytes: int) -> None:
+        """Refuse a batch that is larger than a segment."""
+        assert segment_bytes > 0, f"{segment_bytes=}"
+        if header.size_bytes > segment_bytes:
+            text = f"Message batch size is {header.size_bytes} bytes in append to partition"
+            text = f"{text} {self.partition}, which exceeds the maximum configured segment size"
+            raise RejectedError(ErrorCode.record_list_too_large, f"{text} of {segment_bytes}.")
+
+    def append_time_ms(self, wall_ms: int) -> int:
+        """The time that is answered: of the append, -1 where that of the records counts."""
+        is_append_time = self.rules.timestamp_type is _APPEND_TIME
+        return wall_ms if is_append_time else NO_TIMESTAMP_MS
 
 
 def validated(batch: Batch, rules: AppendRules, partition: str, wall_ms: int) -> Batch:
@@ -169,32 +208,11 @@ def validated(batch: Batch, rules: AppendRules, partition: str, wall_ms: int) ->
     header = batch.header
     _check_batch(batch, partition, rules.batch_bytes_max)
     _check_header(header)
-    is_append_time = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
-    codec = _codec_of(header) if rules.codec is None else rules.codec
-    is_out_of_range = not is_append_time and (
-        _is_out_of_range(header.base_timestamp_ms, rules, wall_ms)
-        or _is_out_of_range(header.max_timestamp_ms, rules, wall_ms)
-    )
-    claims_append_time = is_append_time and header.is_log_append_time
+    _codec_of(header)
     max_timestamp_ms = header.max_timestamp_ms
-    records: list[RecordView] | None = None
-    if (
-        rules.is_compacted
-        or rules.validates_records
-        or codec is not _codec_of(header)
-        or is_out_of_range
-        or claims_append_time
-    ):
-        records = _decoded(batch)
-        _check_records(header, records, rules, partition, wall_ms)
-        max_timestamp_ms = max(record.timestamp_ms for record in records)
-    if is_append_time:
-        max_timestamp_ms = wall_ms
-    if records is not None and codec is not _codec_of(header):
-        again = _encoded_again(header, records, codec, rules, max_timestamp_ms)
-        _check_size_again(again.header.size_bytes, partition, rules.batch_bytes_max)
-        return again
-    return _with_timestamp(batch, rules.timestamp_type, max_timestamp_ms)
+    if _needs_records(header, rules, wall_ms):
+        batch, max_timestamp_ms = finished(_judged(batch, rules, partition, wall_ms))
+    return _with_timestamp(batch, rules, max_timestamp_ms, wall_ms)
 
 
 def stamp(batch: Batch, base_offset: int, leader_epoch: int) -> BatchHeader:
@@ -249,11 +267,19 @@ def _codec_of(header: BatchHeader) -> Codec:
         raise RejectedError(ErrorCode.unknown_server_error, str(error)) from error
 
 
-def _decoded(batch: Batch) -> list[RecordView]:
-    try:
-        return batch.records()
-    except CorruptBatchError as error:
-        raise RejectedError(ErrorCode.unknown_server_error, str(error)) from error
+def _needs_records(header: BatchHeader, rules: AppendRules, wall_ms: int) -> bool:
+    if rules.timestamp_type is _APPEND_TIME:
+        is_untimely = header.is_log_append_time
+    else:
+        is_untimely = _is_out_of_range(
+            header.base_timestamp_ms, rules, wall_ms
+        ) or _is_out_of_range(header.max_timestamp_ms, rules, wall_ms)
+    return (
+        rules.is_compacted
+        or rules.validates_records
+        or is_untimely
+        or (rules.codec is not None and header.attributes & CODEC_MASK != rules.codec)
+    )
 
 
 def _is_out_of_range(timestamp_ms: int, rules: AppendRules, wall_ms: int) -> bool:
@@ -263,45 +289,130 @@ def _is_out_of_range(timestamp_ms: int, rules: AppendRules, wall_ms: int) -> boo
     return age_ms > rules.before_ms_max or -age_ms > rules.after_ms_max
 
 
-def _check_records(
-    header: BatchHeader,
-    records: list[RecordView],
-    rules: AppendRules,
-    partition: str,
-    wall_ms: int,
-) -> None:
-    """Refuse a batch with bad keys or timestamps, with an error for each bad record."""
-    is_append_time = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
-    errors: list[RecordError] = []
-    code = ErrorCode.invalid_record
-    for index, record in enumerate(records):
-        if rules.is_compacted and record.key is None:
-            text = f"{WITHOUT_KEY} in topic partition {partition}"
-            errors.append(RecordError(index, text))
-        elif not is_append_time and _is_out_of_range(record.timestamp_ms, rules, wall_ms):
-            code = ErrorCode.invalid_timestamp
-            first_ms, last_ms = _java_long(wall_ms - rules.before_ms_max), wall_ms
-            last_ms = _java_long(wall_ms + rules.after_ms_max)
-            errors.append(
-                RecordError(
-                    index,
-                    f"Timestamp {record.timestamp_ms} of message with offset {record.offset} is out"
-                    f" of range. The timestamp should be within [{first_ms}, {last_ms}]",
-                )
-            )
-        elif is_append_time and header.is_log_append_time:
-            code = ErrorCode.invalid_timestamp
-            shown = f"offset={record.offset}, timestamp={record.timestamp_ms}"
-            shown = f"{shown}, key={len(record.key or b'')} bytes, value={len(record.value or b'')}"
-            errors.append(
-                RecordError(
-                    index,
-                    f"Invalid timestamp type in message DefaultRecord({shown} bytes). Producer"
-                    " should not set timestamp type to LogAppendTime.",
-                )
-            )
-    if errors:
-        raise _rejected(code, errors)
+def _judged(
+    batch: Batch, rules: AppendRules, partition: str, wall_ms: int
+) -> Steps[tuple[Batch, int]]:
+    """Decode a batch; in the codec of its topic, with the largest timestamp of its records."""
+    header, max_timestamp_ms = batch.header, NO_TIMESTAMP_MS
+    own = _codec_of(header)
+    codec = own if rules.codec is None else rules.codec
+    # Deltas of timestamps are those of CreateTime, whatever the topic asks for.
+    attributes = header.attributes & ~(CODEC_MASK | LOG_APPEND_TIME_BIT) | codec
+    create_time = msgspec.structs.replace(header, attributes=attributes)
+    reader = RecordReader(header, (yield from _section(batch, own)))
+    errors, sections = _RecordErrors(header, rules, partition, wall_ms), []
+    first_offset = int(header.base_offset)
+    while not reader.is_at_end:
+        try:
+            records = reader.take(SLICE, SLICE_BYTES_MAX)
+        except CorruptBatchError as error:
+            raise RejectedError(ErrorCode.unknown_server_error, str(error)) from error
+        errors.look_at(records)
+        max_timestamp_ms = max(max_timestamp_ms, *(record.timestamp_ms for record in records))
+        units = len(records) * _RECORD_UNITS + sum(len(record.headers) for record in records)
+        if codec is not own:
+            numbered = [
+                msgspec.structs.replace(record, offset=Offset(offset))
+                for offset, record in enumerate(records, first_offset)
+            ]
+            sections.append(encode_section(create_time, numbered))
+            first_offset += len(records)
+            units *= 2
+        yield units
+    errors.end()
+    if codec is own:
+        return batch, max_timestamp_ms
+    again = yield from _encoded_again(create_time, b"".join(sections), rules.level)
+    _check_size_again(again.header.size_bytes, partition, rules.batch_bytes_max)
+    return again, max_timestamp_ms
+
+
+def _section(batch: Batch, codec: Codec) -> Steps[bytes]:
+    """The records of a batch, decompressed aside."""
+    if codec is Codec.NONE:
+        return batch.section()
+
+    def decompressed() -> bytes | CorruptBatchError:
+        try:
+            return batch.section()
+        except CorruptBatchError as error:
+            return error
+
+    aside = Aside(decompressed)
+    yield aside
+    if isinstance(aside.result, CorruptBatchError):
+        raise RejectedError(ErrorCode.unknown_server_error, str(aside.result)) from aside.result
+    return aside.result
+
+
+def _encoded_again(header: BatchHeader, section: bytes, level: int | None) -> Steps[Batch]:
+    """A batch of these records, compressed aside."""
+    aside = Aside(lambda: compress(header.codec, section, level))
+    if header.codec is Codec.NONE:
+        aside.run()
+    else:
+        yield aside
+    assert aside.result, f"{header.records_count=} cannot be nothing"
+    buffer = memoryview(bytearray(with_header(header, aside.result, header.records_count)))
+    return Batch(parse_batch_header(buffer), buffer, 0)
+
+
+class _RecordErrors:
+    """The errors of the records of a batch: bad keys and timestamps."""
+
+    def __init__(
+        self, header: BatchHeader, rules: AppendRules, partition: str, wall_ms: int
+    ) -> None:
+        self._header = header
+        self._rules = rules
+        self._partition = partition
+        self._wall_ms = wall_ms
+        self._code = ErrorCode.invalid_record
+        self._errors: list[RecordError] = []
+        self._count = 0
+        """Records that were looked at."""
+
+    def look_at(self, records: Sequence[RecordView]) -> None:
+        """Judge the next records."""
+        rules, wall_ms, errors = self._rules, self._wall_ms, self._errors
+        is_append_time = rules.timestamp_type is _APPEND_TIME
+        claims_append_time = is_append_time and self._header.is_log_append_time
+        for index, record in enumerate(records, self._count):
+            if rules.is_compacted and record.key is None:
+                text = f"{WITHOUT_KEY} in topic partition {self._partition}"
+                errors.append(RecordError(index, text))
+            elif not is_append_time and _is_out_of_range(record.timestamp_ms, rules, wall_ms):
+                self._code = ErrorCode.invalid_timestamp
+                errors.append(RecordError(index, _out_of_range(record, rules, wall_ms)))
+            elif claims_append_time:
+                self._code = ErrorCode.invalid_timestamp
+                errors.append(RecordError(index, _wrong_type(record)))
+        self._count += len(records)
+        assert self._count <= self._header.records_count, f"{self._count=}"
+
+    def end(self) -> None:
+        """Refuse the batch if there are errors."""
+        assert self._count == self._header.records_count, f"{self._count=} are not all"
+        if self._errors:
+            raise _rejected(self._code, self._errors)
+
+
+def _out_of_range(record: RecordView, rules: AppendRules, wall_ms: int) -> str:
+    first_ms = _java_long(wall_ms - rules.before_ms_max)
+    last_ms = _java_long(wall_ms + rules.after_ms_max)
+    return (
+        f"Timestamp {record.timestamp_ms} of message with offset {record.offset} is out"
+        f" of range. The timestamp should be within [{first_ms}, {last_ms}]"
+    )
+
+
+def _wrong_type(record: RecordView) -> str:
+    shown = f"offset={record.offset}, timestamp={record.timestamp_ms}"
+    shown = f"{shown}, key={len(record.key or b'')} bytes, value={len(record.value or b'')}"
+    return (
+        f"Invalid timestamp type in message DefaultRecord({shown} bytes). Producer"
+        " should not set timestamp type to LogAppendTime."
+    )
 
 
 def _rejected(code: ErrorCode, errors: list[RecordError]) -> RejectedError:
@@ -329,9 +440,14 @@ def _java_long(number: int) -> int:
     return int.from_bytes((number % (1 << 64)).to_bytes(8, "big"), "big", signed=True)
 
 
-def _with_timestamp(batch: Batch, kind: TimestampType, max_timestamp_ms: int) -> Batch:
-    """The batch with this time and type in its header; the checksum follows where one differs."""
-    header, is_append_time = batch.header, kind is TimestampType.LOG_APPEND_TIME
+def _with_timestamp(batch: Batch, rules: AppendRules, max_timestamp_ms: int, wall_ms: int) -> Batch:
+    """The batch with the time and type of its topic in its header, and its checksum.
+
+    The time is that of the records, or of the append.
+    """
+    header, is_append_time = batch.header, rules.timestamp_type is _APPEND_TIME
+    if is_append_time:
+        max_timestamp_ms = wall_ms
     if header.is_log_append_time == is_append_time and header.max_timestamp_ms == max_timestamp_ms:
         return batch
     buffer = batch.buffer
@@ -342,22 +458,3 @@ def _with_timestamp(batch: Batch, kind: TimestampType, max_timestamp_ms: int) ->
     _TIMESTAMP.pack_into(buffer, _MAX_TIMESTAMP_POSITION, max_timestamp_ms)
     _CRC.pack_into(buffer, _CRC_POSITION, crc32c.crc32c(buffer[CRC_START:]))
     return Batch(parse_batch_header(buffer), buffer, batch.position)
-
-
-def _encoded_again(
-    header: BatchHeader,
-    records: list[RecordView],
-    codec: Codec,
-    rules: AppendRules,
-    max_timestamp_ms: int,
-) -> Batch:
-    attributes = header.attributes & ~(0x07 | LOG_APPEND_TIME_BIT) | codec
-    create_time = msgspec.structs.replace(header, attributes=attributes)
-    numbered = [
-        msgspec.structs.replace(record, offset=Offset(header.base_offset + number))
-        for number, record in enumerate(records)
-    ]
-    data = bytearray(encode_records(create_time, numbered, rules.level))
-    buffer = memoryview(data)
-    again = Batch(parse_batch_header(buffer), buffer, 0)
-    return _with_timestamp(again, rules.timestamp_type, max_timestamp_ms)

@@ -15,12 +15,14 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Final
 
+import msgspec
+
 from storage.checkpoints.epoch_checkpoint import EpochEntry
 from storage.errors import OffsetOutOfRangeError
 from storage.logs.append_info import FollowerAppend, LeaderAppend, UnexpectedOffsetError
 from storage.logs.flush_plan import FlushPlan
 from storage.logs.log import Log, LogConfig
-from storage.logs.log_validator import AppendRules, RejectedError, TimestampType, stamp, validated
+from storage.logs.log_validator import AppendRules, Checked, LogValidator, stamp
 from storage.logs.recovery import RecoveryEvent
 from storage.logs.retention import RetentionRules, SegmentExtent, deletable_count
 from storage.producers.producer_replay import replay, take
@@ -45,7 +47,6 @@ from storage.vfs import Vfs
 from wire.batches.batch import Batch, BatchFrame
 from wire.batches.legacy_batch import LegacyBatch, iterate_any
 from wire.batches.log_batches import iterate_log_frames
-from wire.errors import ErrorCode
 
 NO_TIMESTAMP_MS: Final = -1
 SEGMENTS_MAX: Final = 1 << 31
@@ -84,9 +85,9 @@ class UnifiedLog:
             rules: of the topic.
             wall_ms: wall clock.
         """
-        self._partition = partition
         self._log = log
-        self._rules = rules
+        self.validator = LogValidator(partition, rules)
+        """Of the batches of clients."""
         self._snapshots = ProducerSnapshotFiles(vfs, log.directory, log.wrote_beside)
         self._aborted = AbortedTransactions(vfs, log.directory, log.wrote_beside)
         self.producers = producers
@@ -122,12 +123,17 @@ class UnifiedLog:
     # -- append ---------------------------------------------------------------------------------
 
     def append_as_leader(
-        self, batch: Batch, leader_epoch: int, wall_ms: int, origin: Origin = Origin.CLIENT
+        self,
+        batch: Batch | Checked,
+        leader_epoch: int,
+        wall_ms: int,
+        origin: Origin = Origin.CLIENT,
     ) -> LeaderAppend:
         """Append one batch at the end, stamped with its offset and the epoch.
 
         Args:
-            batch: of `parse_produced`, in a buffer that may be written to.
+            batch: of `parse_produced`, in a buffer that may be written to, or as `validator` has
+                checked it.
             leader_epoch: of the leader, at least that of the last batch.
             wall_ms: wall clock.
             origin: batches of a coordinator are not validated.
@@ -141,13 +147,10 @@ class UnifiedLog:
         log = self._log
         assert leader_epoch >= log.last_epoch, f"{leader_epoch=} {log.last_epoch=}"
         if origin is Origin.CLIENT:
-            batch = validated(batch, self._rules, self._partition, wall_ms)
+            batch = self.validator.validated(batch, wall_ms)
+        assert isinstance(batch, Batch), f"{origin=} is not checked"
         header = stamp(batch, log.end_offset, leader_epoch)
-        if header.size_bytes > log.config.segment_bytes:
-            text = f"Message batch size is {header.size_bytes} bytes in append to partition"
-            text = f"{text} {self._partition}, which exceeds the maximum configured segment size"
-            text = f"{text} of {log.config.segment_bytes}."
-            raise RejectedError(ErrorCode.record_list_too_large, text)
+        self.validator.check_segment(header, log.config.segment_bytes)
         batch = Batch(header, batch.buffer, batch.position)
         appends: list[ProducerAppend] = []
         completed: list[CompletedTransaction] = []
@@ -163,19 +166,9 @@ class UnifiedLog:
                 )
             appends.append(self.producers.prepare(header.producer_id, origin))
             completed = _given(take(appends[0], batch))
-        frame = BatchFrame(
-            0,
-            header.size_bytes,
-            header.base_offset,
-            header.last_offset,
-            header.leader_epoch,
-            header.crc,
-            header.max_timestamp_ms,
-        )
-        self._write(batch.buffer, [frame], wall_ms)
+        self._write(batch.buffer, [batch.frame()], wall_ms)
         self._take_over(appends, completed)
-        is_append_time = self._rules.timestamp_type is TimestampType.LOG_APPEND_TIME
-        append_time_ms = wall_ms if is_append_time else NO_TIMESTAMP_MS
+        append_time_ms = self.validator.append_time_ms(wall_ms)
         return LeaderAppend(
             header.base_offset, header.end_offset, append_time_ms, log.log_start_offset
         )
@@ -466,7 +459,7 @@ class UnifiedLog:
         assert not config.contiguous, "records of a partition may have gaps"
         assert not config.syncs_at_open, "its followers have what a power failure takes"
         self._log.configure(config)
-        self._rules = rules
+        self.validator = msgspec.structs.replace(self.validator, rules=rules)
 
     # -- durability -----------------------------------------------------------------------------
 

@@ -10,14 +10,8 @@ from uuid import UUID
 
 from kio.serial import entity_reader
 
-from storage.logs.log_validator import (
-    AppendRules,
-    RejectedError,
-    TimestampType,
-    parse_produced,
-    stamp,
-    validated,
-)
+from storage.logs.log_validator import AppendRules, RejectedError, TimestampType, stamp, validated
+from storage.logs.produced_records import parse_produced
 from tests.fuzz.batch_targets import golden_batches
 from tests.fuzz.engine import Target
 from tests.wire.recorded_pairs import of_key

@@ -6,16 +6,19 @@ from msgspec.structs import replace
 
 from storage.logs.log_validator import (
     AppendRules,
+    LogValidator,
     RecordError,
     RejectedError,
     TimestampType,
-    parse_produced,
+    _needs_records,
     stamp,
     validated,
 )
+from storage.logs.produced_records import parse_produced
 from wire.batches.batch import BatchHeader, RecordView, encode_records, iterate_batches
 from wire.batches.compression import Codec
 from wire.errors import ErrorCode
+from wire.steps import finished
 from wire.types import Offset
 
 NOW_MS = 1_795_415_837_575
@@ -62,8 +65,27 @@ def made(
 
 
 def judge(data: bytes, rules: AppendRules = RULES, version: int = 9):
-    buffer = memoryview(bytearray(data))
-    return validated(parse_produced(buffer, version), rules, "t-0", NOW_MS)
+    """The outcome, which is the same in pieces."""
+
+    def given():
+        return parse_produced(memoryview(bytearray(data)), version)
+
+    def sliced():
+        checked = finished(validator.check_in_steps(given(), NOW_MS))
+        return validator.validated(checked, NOW_MS)
+
+    validator, batch = LogValidator("t-0", rules), given()
+    if _needs_records(batch.header, rules, NOW_MS):
+        assert outcome(sliced) == outcome(lambda: validated(given(), rules, "t-0", NOW_MS))
+    return validated(batch, rules, "t-0", NOW_MS)
+
+
+def outcome(judged) -> tuple:
+    try:
+        batch = judged()
+    except RejectedError as error:
+        return error.code, str(error), error.record_errors, error.message
+    return batch.header, bytes(batch.buffer)
 
 
 def rejection(data: bytes, rules: AppendRules = RULES, version: int = 9) -> RejectedError:

@@ -10,7 +10,8 @@ from simulator.cluster.memory_vfs import MemoryVfs
 from storage.errors import CorruptLogError, OffsetOutOfRangeError, OutOfSpaceError
 from storage.logs.append_info import UnexpectedOffsetError
 from storage.logs.log import Log, LogConfig
-from storage.logs.log_validator import AppendRules, RejectedError, TimestampType, parse_produced
+from storage.logs.log_validator import AppendRules, RejectedError, TimestampType
+from storage.logs.produced_records import parse_produced
 from storage.logs.recovery import FileRebuilt
 from storage.logs.unified_log import FetchIsolation, UnifiedLog
 from storage.producers.producer_snapshot import decode_producer_snapshot
@@ -18,13 +19,8 @@ from storage.producers.producer_snapshot_files import ProducerSnapshotFiles
 from storage.producers.producer_state import Origin, ProducerStateError, ProducerStates
 from storage.segments.timestamp_lookup import TimestampAndOffset
 from tests.storage.golden import put
-from wire.batches.batch import (
-    BatchHeader,
-    RecordView,
-    encode_batch,
-    encode_records,
-    iterate_batches,
-)
+from wire.batches.batch import BatchHeader, encode_batch, encode_records, iterate_batches
+from wire.batches.records import RecordView
 from wire.errors import ErrorCode
 from wire.types import LeaderEpoch, Offset
 
