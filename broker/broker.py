@@ -144,6 +144,7 @@ class Broker:
         self._budget = TurnBudget()
         self._work = Work(self._effects)
         self._asks = Asks(self._effects)
+        self._services = Services(self._clock, self._effects, self._work, self._asks, self._budget)
         self._counters = Counters()
         self._requests = RequestMetrics(nanoseconds)
         self._quotas = ClientQuotas(self._clock, config.quota_window, nanoseconds)
@@ -171,7 +172,7 @@ class Broker:
             LocalBroker(
                 config.node_id, self._broker_epoch, self._broker_of, config.replica_lag_ms_max
             ),
-            Services(self._clock, self._effects, self._work, self._asks, self._budget),
+            self._services,
             replicas=self._replicas,
             fetchers=self._fetchers,
         )
@@ -276,11 +277,9 @@ class Broker:
         return Front(
             handlers,
             self.memory,
-            self._clock,
-            self._effects,
+            self._services,
             quotas=self._quotas,
             metrics=self._requests,
-            budget=self._budget,
             used_interval_ms=used_interval_ms(self.config.idle_ms_max),
         )
 

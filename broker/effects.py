@@ -105,6 +105,8 @@ class Lane(Enum):
     """Creation and removal of files and directories; named by log directory."""
     MOVES = "moves"
     """Copying of replicas to other log directories; named by number of thread."""
+    CODEC = "codec"
+    """Compression of batches; there is one."""
 
 
 class RunWork(msgspec.Struct, frozen=True):

@@ -42,6 +42,7 @@ from replication.log_ends import LogEnds
 from replication.log_offsets import LogOffsetMetadata, LogOffsetSnapshot
 from replication.reading import Fetched, offset_for_timestamp, without_records
 from storage.logs.append_info import UnexpectedOffsetError
+from storage.logs.log_validator import Checked, LogValidator
 from storage.logs.unified_log import FetchIsolation, UnifiedLog
 from storage.producers.producer_state import Origin
 from storage.segments.timestamp_lookup import TimestampAndOffset
@@ -244,9 +245,16 @@ class Partition:
 
     # -- records --------------------------------------------------------------------------------
 
+    @property
+    def validator(self) -> LogValidator | None:
+        """The checks of batches that clients send to this leader; None at others."""
+        if self.log is None or not isinstance(self.role, Leadership):
+            return None
+        return self.log.validator
+
     def append_as_leader(
         self,
-        batch: Batch,
+        batch: Batch | Checked,
         *,
         required_acks: int,
         wall_ms: int,

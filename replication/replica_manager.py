@@ -8,30 +8,20 @@ apache/kafka: core/.../server/ReplicaManager.scala
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Final, cast
-
-import msgspec
 
 from metadata.image import Image
 from network.clock import Clock
 from replication.counters import Counters
 from replication.leader.alter_partition import AlterPartitions
-from replication.leader.appending import AppendResult, append_batch
-from replication.leader.delayed import (
-    AwaitedOffset,
-    DelayedDeleteRecords,
-    DelayedProduce,
-    DeletedRecords,
-)
+from replication.leader.appends import Appends
+from replication.leader.delayed import AwaitedOffset, DelayedDeleteRecords, DeletedRecords
 from replication.leader.fetches import Fetches
 from replication.leader.fetching import ReadRules
-from replication.leader.flush_gate import AppendResults, Flushed, FlushGate
-from replication.leader.leadership import ALL_IN_SYNC, Changed, Leadership
+from replication.leader.flush_gate import Flushed
+from replication.leader.leadership import Changed, Leadership
 from replication.leader.waiting import Waiting, Withdraw
 from replication.partition import Partition
-from storage.producers.producer_state import Origin
-from wire.batches.batch import Batch
 from wire.errors import ErrorCode
 from wire.messages.codec import Entity
 from wire.types import BrokerEpoch, Offset, TopicIdPartition
@@ -40,44 +30,14 @@ if TYPE_CHECKING:
     from kio.schema.alter_partition.v3.response import AlterPartitionResponse
 
 DeletionResults = Mapping[TopicIdPartition, DeletedRecords]
-AnswerAppend = Callable[[AppendResults], None]
 AnswerDeletion = Callable[[DeletionResults], None]
 SHRINKS_PER_TICK: Final = 50
 """Partitions whose ISR is looked at in one step, about a millisecond: others wait meanwhile."""
-_REQUIRED_ACKS: Final = (ALL_IN_SYNC, 0, 1)
 _NO_OFFSET: Final = Offset(-1)
-
-
-class _Produce(msgspec.Struct, frozen=True):
-    results: AppendResults
-    answer: AnswerAppend
-
-
-def has_valid_acks(required_acks: int) -> bool:
-    """True for the required acks of a Produce that are not INVALID_REQUIRED_ACKS."""
-    return required_acks in _REQUIRED_ACKS
-
-
-def _with_codes(
-    results: AppendResults, codes: Mapping[TopicIdPartition, ErrorCode]
-) -> AppendResults:
-    return {
-        key: msgspec.structs.replace(result, code=codes[key]) for key, result in results.items()
-    }
-
-
-def _end_produce(produce: DelayedProduce[_Produce]) -> None:
-    produce.request.answer(_with_codes(produce.request.results, produce.results))
 
 
 def _end_deletion(deletion: DelayedDeleteRecords[AnswerDeletion]) -> None:
     deletion.request(deletion.results)
-
-
-def _withdrawn(gate: FlushGate, withdraw: Withdraw | None) -> None:
-    gate.cancel()
-    if withdraw is not None:
-        withdraw()
 
 
 class ReplicaManager:
@@ -112,14 +72,25 @@ class ReplicaManager:
         self._clock = clock
         self._proposals = proposals
         self._image = image
-        self._on_failure = on_failure
-        self._on_appended = on_appended
         self._counters = counters
         self._shrink_interval_ms = lag_ms_max // 2
         self._next_shrink_ms = clock.now_ms + self._shrink_interval_ms
         self._to_shrink: deque[TopicIdPartition] = deque()
         """Partitions that the running check of ISRs has not seen."""
-        self._produces = Waiting(clock, _end_produce)
+        appends = Appends(
+            clock,
+            self.partition_of,
+            self._leader,
+            self._appended,
+            on_failure=on_failure,
+            on_appended=on_appended,
+            counters=counters,
+        )
+        self._produces = appends.waiting
+        self.append = appends.append
+        """Appends batches to partitions, or parks a Produce."""
+        self.takes_pieces = appends.takes_pieces
+        self.append_in_steps = appends.append_in_steps
         fetches = Fetches(
             clock,
             self.partition_of,
@@ -192,6 +163,11 @@ class ReplicaManager:
         if changed.high_watermark_raised or changed.low_watermark_raised:
             self.check(key)
 
+    def _appended(self, key: TopicIdPartition, changed: Changed) -> None:
+        """Follow an append of this leader, which those may read who wait for records."""
+        self.took(key, changed)
+        self._fetches.check(key)
+
     def check(self, key: TopicIdPartition) -> None:
         """Try all requests that wait for a partition: it has another role, epoch or end."""
         self._produces.check(key)
@@ -203,63 +179,6 @@ class ReplicaManager:
         self._produces.check_all(keys)
         self._fetches.check_all(keys)
         self._deletions.check_all(keys)
-
-    # -- Produce --------------------------------------------------------------------------------
-
-    def append(
-        self,
-        batches: Mapping[TopicIdPartition, Batch],
-        *,
-        required_acks: int,
-        timeout_ms: int,
-        answer: AnswerAppend,
-        origin: Origin = Origin.CLIENT,
-    ) -> Withdraw | None:
-        """Append batches to the partitions that this broker leads; None if that is answered.
-
-        Args:
-            batches: as `Partition.append_as_leader` takes them.
-            required_acks: 0 or 1 to answer at once, -1 when all replicas in sync have them.
-            timeout_ms: after which the rest is answered with REQUEST_TIMED_OUT.
-            answer: called once.
-            origin: of the batches.
-        """
-        if not has_valid_acks(required_acks):
-            refused = AppendResult(code=ErrorCode.invalid_required_acks)
-            answer(dict.fromkeys(batches, refused))
-            return None
-        steps = {
-            key: append_batch(self.partition_of(key), batch, required_acks, self._clock, origin)
-            for key, batch in batches.items()
-        }
-        results = {key: step.result for key, step in steps.items()}
-        for key, batch in batches.items():
-            self._counters.appended(results[key], len(batch.buffer))
-        gate, withdraw = FlushGate(answer), None
-        for key, step in steps.items():
-            if step.changed is not None:
-                self._on_appended(key, partial(gate.wait, key))
-        gate.open()
-        if required_acks == ALL_IN_SYNC:
-            withdraw = self._answer_when_committed(_Produce(results, gate.take), timeout_ms)
-        else:
-            gate.take(results)
-        for key, step in steps.items():
-            if step.failure is not None:
-                self._on_failure(key, step.failure)
-            if step.changed is not None:
-                self.took(key, step.changed)
-                self._fetches.check(key)
-        return None if gate.is_done else partial(_withdrawn, gate, withdraw)
-
-    def _answer_when_committed(self, request: _Produce, timeout_ms: int) -> Withdraw | None:
-        results = request.results
-        statuses = {
-            key: AwaitedOffset(Offset(result.end_offset), result.code)
-            for key, result in results.items()
-        }
-        produce = DelayedProduce(request, statuses, self._leader)
-        return self._produces.add(produce, statuses, timeout_ms)
 
     # -- DeleteRecords --------------------------------------------------------------------------
 

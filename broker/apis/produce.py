@@ -7,7 +7,7 @@ apache/kafka: core/.../server/KafkaApis.scala (handleProduceRequest), ReplicaMan
 (handleProduceAppend)
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -20,16 +20,32 @@ from broker_publisher.partition_view import INTERNAL_TOPICS
 from metadata.image import Image
 from quorum_controller.security.authorization import Operation, ResourceType
 from replication.leader.appending import AppendResult
+from replication.leader.appends import has_valid_acks
 from replication.leader.flush_gate import AppendResults
-from replication.replica_manager import ReplicaManager, has_valid_acks
-from storage.logs.log_validator import RejectedError, parse_produced
+from replication.replica_manager import ReplicaManager
+from storage.logs.log_validator import RejectedError
+from storage.logs.produced_records import parse_produced
 from wire.batches.batch import Batch
 from wire.errors import ErrorCode
-from wire.messages.produce import PartitionAnswer, decode_produce_request, encode_produce_response
+from wire.messages.produce import (
+    PIECE,
+    PartitionAnswer,
+    ProducedPartition,
+    ProduceRequest,
+    read_produce_request,
+    write_produce_response,
+)
+from wire.steps import Steps, finished, result_of_one_piece
 from wire.types import TopicIdPartition
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """Client that may write to internal topics."""
+SMALL_MAX: Final = 16
+"""Partitions up to which a request is one piece, if its batches are small."""
+_ROW_UNITS: Final = 6
+"""Cost of a partition whose batch is looked at."""
+_ANSWER_UNITS: Final = 2
+"""Cost of a partition of an answer."""
 _LEADER_VERSION: Final = 10
 _NO_ACKS: Final = 0
 
@@ -53,6 +69,17 @@ class _Append(msgspec.Struct, frozen=True):
 _Parsed = Mapping[_Name, Batch | AppendResult]
 _Rows = dict[_Name, _Append | AppendResult]
 """By partition of the request: what to append, or the refusal."""
+_Known = dict[_Name, _Appended | AppendResult]
+"""The same behind the append, without the batches."""
+
+
+class _Terms(msgspec.Struct, frozen=True):
+    """A request without its records."""
+
+    size_bytes: int
+    required_acks: int
+    timeout_ms: int
+
 
 _UNAUTHORIZED_ID: Final = AppendResult(
     code=ErrorCode.transactional_id_authorization_failed,
@@ -91,45 +118,93 @@ class Produce:
         Raises:
             RemoteProtocolError: the frame is no Produce request.
         """
-        version, size_bytes = call.header.api_version, len(call.frame)
-        request = decode_produce_request(version, call.frame, call.position)
-        parsed = {
-            (each.topic, each.partition): _parsed(each.records, version)
-            for each in request.partitions
-        }
-        call.partition_count = len(parsed)
-        if self._may_write(call, request.transactional_id, parsed):
-            rows = _verified(self._rows(call, parsed, required_acks=request.acks))
-        else:
-            rows = dict.fromkeys(parsed, _UNAUTHORIZED_ID)
-        appends = [row for row in rows.values() if isinstance(row, _Append)]
-        known = {
-            name: row if isinstance(row, AppendResult) else _Appended(row.key)
-            for name, row in rows.items()
-        }
-        if not appends:
-            self._answer(call, size_bytes, request.acks, known, {})
+        version = call.header.api_version
+        reading = read_produce_request(version, call.frame, call.position)
+        request = result_of_one_piece(reading)
+        if request is None:
+            call.go_on(self._large(call, reading))
             return
-        acks = request.acks  # the answer must not hold the request, whose records are in the frame
+        if len(request.partitions) > SMALL_MAX:
+            call.go_on(self._in_steps(call, request))
+            return
+        parsed = _parsed(request.partitions, version)
+        rows = self._rows(call, parsed, required_acks=request.acks)
+        if _is_transactional(parsed):
+            rows = self._verified(call, request.transactional_id, rows)
+        batches, known = _divided(rows)
+        terms = _Terms(len(call.frame), request.acks, request.timeout_ms)
+        if batches and self._manager.takes_pieces(batches):
+            call.go_on(self._append_in_steps(call, terms, batches, known))
+            return
+        call.partition_count = len(parsed)
+        if not batches:
+            finished(self._answer(call, terms, known, {}))
+            return
         withdraw = self._manager.append(
-            {row.key: row.batch for row in appends},
-            required_acks=acks,
-            timeout_ms=request.timeout_ms,
-            answer=lambda results: self._answer(call, size_bytes, acks, known, results),
+            batches,
+            required_acks=terms.required_acks,
+            timeout_ms=terms.timeout_ms,
+            # it must not hold the request, whose records are in the frame
+            answer=lambda results: finished(self._answer(call, terms, known, results)),
         )
         call.park(withdraw)
 
+    # -- in pieces ------------------------------------------------------------------------------
+
+    def _large(self, call: Call, reading: Steps[ProduceRequest]) -> Steps[None]:
+        """Serve a request of which a piece is read."""
+        request = yield from reading
+        yield from self._in_steps(call, request)
+
+    def _in_steps(self, call: Call, request: ProduceRequest) -> Steps[None]:
+        """Serve a request with many partitions."""
+        version, is_transactional = call.header.api_version, False
+        rows: _Rows = {}
+        for start in range(0, len(request.partitions), PIECE):
+            parsed = _parsed(request.partitions[start : start + PIECE], version)
+            is_transactional |= _is_transactional(parsed)
+            rows |= self._rows(call, parsed, required_acks=request.acks)
+            yield len(parsed) * _ROW_UNITS
+        if is_transactional:
+            rows = self._verified(call, request.transactional_id, rows)
+        batches, known = _divided(rows)
+        yield len(rows)
+        terms = _Terms(len(call.frame), request.acks, request.timeout_ms)
+        yield from self._append_in_steps(call, terms, batches, known)
+
+    def _append_in_steps(
+        self, call: Call, terms: _Terms, batches: Mapping[TopicIdPartition, Batch], known: _Known
+    ) -> Steps[None]:
+        """Append in pieces, and answer."""
+        results = yield from self._manager.append_in_steps(
+            batches,
+            required_acks=terms.required_acks,
+            timeout_ms=terms.timeout_ms,
+            park=call.park,
+            resume=lambda results: call.go_on(self._answer(call, terms, known, results)),
+        )
+        if results is not None:
+            yield from self._answer(call, terms, known, results)
+
     # -- the request ----------------------------------------------------------------------------
 
-    def _may_write(self, call: Call, transactional_id: str | None, parsed: _Parsed) -> bool:
-        """False for transactional batches without an id that the caller may write with."""
-        if not any(
-            isinstance(batch, Batch) and batch.header.is_transactional for batch in parsed.values()
-        ):
-            return True
-        return transactional_id is not None and self._access.allows(
+    def _verified(self, call: Call, transactional_id: str | None, rows: _Rows) -> _Rows:
+        """The rows of a request with transactional batches, which need a coordinator.
+
+        Its id is one that the caller may write with, and all batches are of one producer.
+        """
+        if transactional_id is None or not self._access.allows(
             call.caller, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
-        )
+        ):
+            return dict.fromkeys(rows, _UNAUTHORIZED_ID)
+        transactional = {
+            name: (row.batch.header.producer_id, row.batch.header.producer_epoch)
+            for name, row in rows.items()
+            if isinstance(row, _Append) and row.batch.header.is_transactional
+        }
+        if len(set(transactional.values())) > 1:
+            return dict.fromkeys(rows, _SEVERAL_PRODUCERS)
+        return rows | dict.fromkeys(transactional, _UNVERIFIED)
 
     def _rows(self, call: Call, parsed: _Parsed, *, required_acks: int) -> _Rows:
         """The batches to append, and the refusals of the others."""
@@ -160,27 +235,23 @@ class Produce:
     # -- the answer -----------------------------------------------------------------------------
 
     def _answer(
-        self,
-        call: Call,
-        size_bytes: int,
-        required_acks: int,
-        known: Mapping[_Name, _Appended | AppendResult],
-        results: AppendResults,
-    ) -> None:
+        self, call: Call, terms: _Terms, known: _Known, results: AppendResults
+    ) -> Steps[None]:
         found = {
             name: results[row.key] if isinstance(row, _Appended) else row
             for name, row in known.items()
         }
+        has_answer = terms.required_acks != _NO_ACKS
         throttle, throttle_ms = call.throttle, 0
         if throttle is not None:
-            throttle_ms = throttle.produced(size_bytes, has_answer=required_acks != _NO_ACKS)
-        if required_acks == _NO_ACKS:
+            throttle_ms = throttle.produced(terms.size_bytes, has_answer=has_answer)
+        if not has_answer:
             _end_without_answer(call, [each.code for each in found.values()])
             return
         version = call.header.api_version
         leaders = CurrentLeaders(self._image(), call.listener)
         by_topic: dict[str | bytes, list[PartitionAnswer]] = {}
-        for (topic, number), result in found.items():
+        for count, ((topic, number), result) in enumerate(found.items(), 1):
             leader = None
             call.count(result.code)
             if result.code is ErrorCode.not_leader_or_follower and version >= _LEADER_VERSION:
@@ -188,8 +259,11 @@ class Produce:
                 assert isinstance(row, _Appended), f"{row=} was refused by its leader"
                 leader = leaders.name(row.key)
             by_topic.setdefault(topic, []).append(_row(topic, number, result, leader))
+            if count % PIECE == 0:
+                yield PIECE * _ANSWER_UNITS
         rows = [row for of_topic in by_topic.values() for row in of_topic]
-        call.answer_parts([encode_produce_response(version, rows, throttle_ms, leaders.endpoints)])
+        body = yield from write_produce_response(version, rows, throttle_ms, leaders.endpoints)
+        call.answer_parts([body])
 
 
 def _end_without_answer(call: Call, codes: Sequence[ErrorCode]) -> None:
@@ -203,7 +277,13 @@ def _end_without_answer(call: Call, codes: Sequence[ErrorCode]) -> None:
     call.answer_nothing(f"Produce with acks=0 failed: {', '.join(failed)}")
 
 
-def _parsed(records: memoryview | None, version: int) -> Batch | AppendResult:
+def _parsed(partitions: Iterable[ProducedPartition], version: int) -> _Parsed:
+    return {
+        (each.topic, each.partition): _parsed_batch(each.records, version) for each in partitions
+    }
+
+
+def _parsed_batch(records: memoryview | None, version: int) -> Batch | AppendResult:
     try:
         return parse_produced(memoryview(b"") if records is None else records, version)
     except RejectedError as error:
@@ -212,16 +292,23 @@ def _parsed(records: memoryview | None, version: int) -> Batch | AppendResult:
         )
 
 
-def _verified(rows: _Rows) -> _Rows:
-    """The rows without transactional batches, which need a coordinator; all are of one producer."""
-    transactional = {
-        name: (row.batch.header.producer_id, row.batch.header.producer_epoch)
-        for name, row in rows.items()
-        if isinstance(row, _Append) and row.batch.header.is_transactional
-    }
-    if len(set(transactional.values())) > 1:
-        return dict.fromkeys(rows, _SEVERAL_PRODUCERS)
-    return rows | dict.fromkeys(transactional, _UNVERIFIED)
+def _is_transactional(parsed: _Parsed) -> bool:
+    return any(
+        isinstance(batch, Batch) and batch.header.is_transactional for batch in parsed.values()
+    )
+
+
+def _divided(rows: _Rows) -> tuple[dict[TopicIdPartition, Batch], _Known]:
+    """The batches to append, and what holds none of them: each partition or its refusal."""
+    batches: dict[TopicIdPartition, Batch] = {}
+    known: _Known = {}
+    for name, row in rows.items():
+        if isinstance(row, AppendResult):
+            known[name] = row
+        else:
+            batches[row.key] = row.batch
+            known[name] = _Appended(row.key)
+    return batches, known
 
 
 def _row(

@@ -80,6 +80,11 @@ class Client:
         self.running.append(running)
         return running
 
+    @property
+    def is_held(self) -> bool:
+        """True while work of the request in pieces is done aside."""
+        return bool(self.running) and self.running[0].is_held
+
     def answered(self, slot: int) -> None:
         """Note the answer to a call."""
         self.calls -= 1

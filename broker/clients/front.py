@@ -35,12 +35,11 @@ from broker.clients.client_quotas import ClientQuotas
 from broker.clients.kernel_answers import Asked, asked, with_throttle_time
 from broker.clients.reply import Reply, close_slices, framed
 from broker.clients.request_metrics import AnsweredRequest, RequestMetrics
-from broker.clients.running import Running
+from broker.clients.running import Running, RunningCalls
 from broker.clients.throttling import Throttle
 from broker.effects import (
     CloseAtKernel,
     CloseConnection,
-    EffectSink,
     Log,
     LogLevel,
     OpenAtKernel,
@@ -50,9 +49,8 @@ from broker.effects import (
     SetReading,
     UsedAtKernel,
 )
-from network.clock import Clock
+from broker.services import Services
 from network.memory_pool import MemoryPool, counted_bytes_of
-from network.turn_budget import TurnBudget
 from wire.api_table import ListenerKind, apis
 from wire.connections.connection import IN_FLIGHT_MAX
 from wire.connections.framing import LENGTH_BYTES
@@ -87,11 +85,9 @@ class Front:
     Args:
         handlers: the handler of each API about records, by key.
         memory: of the frames, as `network.memory_pool.counted_bytes` says.
-        clock: clock of the broker.
-        effects: sink of the effects.
+        services: of the step.
         quotas: of the clients.
         metrics: of the requests.
-        budget: of the turn.
         used_interval_ms: time between two notes to the kernel that a connection is used.
     """
 
@@ -99,23 +95,22 @@ class Front:
         self,
         handlers: Mapping[int, Handler],
         memory: MemoryPool,
-        clock: Clock,
-        effects: EffectSink,
+        services: Services,
         *,
         quotas: ClientQuotas,
         metrics: RequestMetrics,
-        budget: TurnBudget,
         used_interval_ms: int = USED_INTERVAL_MS,
     ) -> None:
         self._handlers = handlers
         offered = apis(ListenerKind.BROKER, handlers.keys())
         self._apis = {key: api for key, api in offered.items() if key in handlers}
         self._memory = memory
-        self._clock = clock
-        self._effects = effects
+        self._clock = services.clock
+        self._effects = services.effects
         self._quotas = quotas
         self._metrics = metrics
-        self._budget = budget
+        self._budget = services.budget
+        self._running = RunningCalls(services, self._wake)
         self._muted: list[tuple[int, int]] = []
         """Heap of the ends of throttle times, with their connections."""
         self._used_interval_ms = used_interval_ms
@@ -186,7 +181,8 @@ class Front:
         """Forget a closed connection, behind what waits for a turn; its answers are dropped."""
         client = self._clients.get(connection_id)
         if client is not None:
-            if (client.waiting or client.running) and connection_id in self._woken:
+            is_woken = (client.waiting or client.running) and connection_id in self._woken
+            if is_woken or client.is_held:
                 client.has_gone = True
             else:
                 self._forget(client)
@@ -261,7 +257,7 @@ class Front:
         waiting, slots, budget = client.waiting, client.slots, self._budget
         forwarded: list[bytes | bytearray] = []
         if client.running:
-            self._go_on_with(client)
+            self._running.go_on(client)
         while waiting and not (client.muted_until_ms or client.running):
             if slots.in_flight_count >= IN_FLIGHT_MAX:
                 break
@@ -288,7 +284,7 @@ class Front:
             self._effects.append(SendToKernel(client.connection_id, b"".join(forwarded)))
         if client.broken is not None and not waiting:
             self._end(client, client.broken)
-        if client.has_gone and client.connection_id not in self._woken:
+        if client.has_gone and not (client.is_held or client.connection_id in self._woken):
             self._forget(client)
         else:
             self._settle(client)
@@ -343,17 +339,10 @@ class Front:
         """Go on with a call in pieces, behind those of its connection that are running."""
         client = reply.client
         reply.running = client.begin(Running(reply, steps))
-        self._woken[client.connection_id] = client
+        self._wake(client)
 
-    def _go_on_with(self, client: Client) -> None:
-        """Do a piece of the first call that is running."""
-        units = client.running[0].go_on()
-        if units is None:
-            client.running.popleft()
-        else:
-            self._budget.spend(units)
-        if client.running:
-            self._woken[client.connection_id] = client
+    def _wake(self, client: Client) -> None:
+        self._woken[client.connection_id] = client
 
     # ---- answers -----------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from network.clock import Clock
 from replication.leader.leadership import Changed
 from replication.partition import Partition
 from storage.errors import FsyncError, OutOfSpaceError
-from storage.logs.log_validator import RecordError, RejectedError
+from storage.logs.log_validator import Checked, RecordError, RejectedError
 from storage.producers.producer_state import Origin, ProducerStateError
 from wire.batches.batch import Batch
 from wire.errors import CorruptBatchError, ErrorCode
@@ -54,7 +54,11 @@ class AppendStep(msgspec.Struct, frozen=True):
 
 
 def append_batch(
-    partition: Partition | ErrorCode, batch: Batch, required_acks: int, clock: Clock, origin: Origin
+    partition: Partition | ErrorCode,
+    batch: Batch | Checked,
+    required_acks: int,
+    clock: Clock,
+    origin: Origin,
 ) -> AppendStep:
     """Append a batch as leader.
 

@@ -108,6 +108,10 @@ class _Delayed(ABC, Generic[Request, Result]):
         self._pending: dict[TopicIdPartition, Offset] = {}
         self.results: dict[TopicIdPartition, Result] = {}
         """Result by partition: REQUEST_TIMED_OUT while there is none."""
+        self.add(awaited)
+
+    def add(self, awaited: Awaited) -> None:
+        """Take more partitions."""
         for partition, each in awaited.items():
             if each.code is ErrorCode.none:
                 self._pending[partition] = each.required_offset

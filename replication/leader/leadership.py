@@ -33,6 +33,7 @@ from replication.log_ends import LogEnds
 from replication.log_offsets import LogOffsetMetadata
 from storage.errors import OffsetOutOfRangeError
 from storage.logs.append_info import LeaderAppend
+from storage.logs.log_validator import Checked
 from storage.logs.unified_log import UnifiedLog
 from storage.producers.producer_state import Origin
 from wire.batches.batch import Batch
@@ -189,7 +190,13 @@ class Leadership:
     # -- records --------------------------------------------------------------------------------
 
     def append(
-        self, batch: Batch, *, required_acks: int, wall_ms: int, now_ms: int, origin: Origin
+        self,
+        batch: Batch | Checked,
+        *,
+        required_acks: int,
+        wall_ms: int,
+        now_ms: int,
+        origin: Origin,
     ) -> Appended | ErrorCode:
         """Append a batch, as `Partition.append_as_leader` says."""
         if required_acks == ALL_IN_SYNC and self.is_under_min_isr:

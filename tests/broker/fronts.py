@@ -6,11 +6,13 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from broker.awaited import Asks, Work
 from broker.clients.call import Call
 from broker.clients.client_quotas import ClientQuotas
 from broker.clients.front import Front
 from broker.clients.request_metrics import RequestMetrics
 from broker.effects import Effect, SendParts, SendToKernel, SetReading
+from broker.services import Services
 from network.clock import Clock, Now
 from network.memory_pool import MemoryPool, counted_bytes_of
 from network.sampled_rate import QuotaWindow
@@ -53,6 +55,11 @@ def produce(size_bytes: int) -> bytearray:
     return request(PRODUCE, size_bytes)
 
 
+def services_of(clock: Clock, effects: list[Effect], budget: TurnBudget) -> Services:
+    """Services whose work and questions nobody ends."""
+    return Services(clock, effects, Work(effects), Asks(effects), budget)
+
+
 class Fronts:
     """The front of a broker that serves four APIs, with what it has told its driver."""
 
@@ -69,6 +76,7 @@ class Fronts:
         self.calls: list[Call] = []
         self.now_ns = 0
         self.budget = TurnBudget(1 << 30) if budget is None else budget
+        self.services = services_of(self.clock, self.effects, self.budget)
         self.memory = MemoryPool(QUEUED_BYTES_MAX)
         self.quotas = ClientQuotas(self.clock, QuotaWindow(), lambda: self.now_ns)
         self.metrics = RequestMetrics(lambda: self.now_ns)
@@ -82,11 +90,9 @@ class Fronts:
         self.front = Front(
             handlers,
             self.memory,
-            self.clock,
-            self.effects,
+            self.services,
             quotas=self.quotas,
             metrics=self.metrics,
-            budget=self.budget,
             used_interval_ms=used_interval_ms,
         )
         if is_serving:

@@ -27,6 +27,7 @@ from tests.broker.fronts import (
     file_slice,
     is_open,
     list_offsets,
+    services_of,
     unmeasured,
 )
 from wire.api_keys import LIST_OFFSETS
@@ -134,11 +135,9 @@ def test_a_body_that_cannot_be_read_closes_behind_the_answers_before_it() -> Non
     front = Front(
         {LIST_OFFSETS: read},
         MemoryPool(1),
-        clock,
-        effects,
+        services_of(clock, effects, budget),
         quotas=quotas,
         metrics=metrics,
-        budget=budget,
     )
     front.serve()
     front.opened(1, LISTENER, "127.0.0.1")

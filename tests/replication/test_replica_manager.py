@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from replication.leader.alter_partition import RETRY_MS
+from replication.leader.appends import has_valid_acks
 from replication.leader.delayed import DeletedRecords
 from replication.leader.isr import CommittedPartitionState, PendingShrinkIsr
 from replication.leader.leadership import UNCHANGED, Changed
-from replication.replica_manager import SHRINKS_PER_TICK, has_valid_acks
+from replication.replica_manager import SHRINKS_PER_TICK
 from storage.errors import OutOfSpaceError
 from storage.logs.log_validator import AppendRules, RecordError, TimestampType
 from storage.producers.producer_state import Origin

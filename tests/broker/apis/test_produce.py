@@ -3,6 +3,7 @@
 import struct
 
 import pytest
+from msgspec.structs import replace
 
 from broker.apis.produce import ADMIN_CLIENT_ID
 from quorum_controller.security.authorization import AccessRules, Operation, ResourceType
@@ -157,7 +158,8 @@ def test_a_refusal_equals_that_of_kafka():
     request, response = recorded("static-4.3.1-00207")
     broker = Records()
     broker.topic("s-rd-one", 2, rules=AppendRules(is_compacted=True))
-    broker.manager.partitions[key_of("s-rd-one", 2)].log._partition = "s-rd-one-2"
+    log = broker.manager.partitions[key_of("s-rd-one", 2)].log
+    log.validator = replace(log.validator, partition="s-rd-one-2")
     assert answer_bytes(broker.produce, request) == response
 
 

@@ -25,6 +25,7 @@ from tests.broker.fronts import (
     is_open,
     list_offsets,
     request,
+    services_of,
     unmeasured,
 )
 from wire.api_keys import INIT_PRODUCER_ID, LIST_OFFSETS, METADATA, PRODUCE
@@ -179,11 +180,9 @@ def test_a_handler_that_answers_at_once() -> None:
     front = Front(
         {LIST_OFFSETS: lambda call: call.answer_parts((b"now",))},
         MemoryPool(1),
-        clock,
-        effects,
+        services_of(clock, effects, TurnBudget(1 << 20)),
         quotas=ClientQuotas(clock, QuotaWindow(), lambda: 0),
         metrics=RequestMetrics(lambda: 0),
-        budget=TurnBudget(1 << 20),
     )
     front.serve()
     front.opened(1, LISTENER, "")

@@ -4,13 +4,13 @@ import pytest
 
 from broker.clients.call import Call
 from broker.clients.front import CALL_UNITS
-from broker.effects import CloseAtKernel, CloseConnection
+from broker.effects import CloseAtKernel, CloseConnection, Lane, RunWork
 from network.memory_pool import counted_bytes_of
 from network.turn_budget import TurnBudget
 from tests.broker.fronts import Fronts, api_versions, list_offsets, produce
 from wire.api_keys import PRODUCE
 from wire.errors import RemoteProtocolError
-from wire.steps import Steps
+from wire.steps import Aside, Steps
 
 PIECE_UNITS = CALL_UNITS
 UNITS = 3 * CALL_UNITS
@@ -209,3 +209,62 @@ def test_a_call_that_parks_in_its_last_piece_ends_with_its_connection(is_parked:
     front.turn()
     front.front.closed(1)
     assert (withdrawn == [1], len(front.front)) == (is_parked, 0)
+
+
+class WithWork(InPieces):
+    """A front whose Produce has work aside between two pieces."""
+
+    def steps(self, call: Call) -> Steps[None]:
+        self.done.append(0)
+        yield 1
+        aside = Aside(lambda: 7)
+        yield aside
+        self.done.append(aside.result)
+        yield 1
+        call.answer_parts([b"pieces"])
+
+    def work(self) -> RunWork:
+        (effect,) = (each for each in self.taken() if isinstance(each, RunWork))
+        assert (effect.lane, effect.name) == (Lane.CODEC, "")
+        return effect
+
+
+def held() -> tuple[WithWork, RunWork]:
+    front = WithWork()
+    front.open(1)
+    front.put(produce(50), list_offsets(1))
+    assert front.turn() == [0]
+    assert not front.front.is_busy, "nothing is to be done before the work has ended"
+    return front, front.work()
+
+
+def test_a_call_with_work_aside_goes_on_behind_it() -> None:
+    front, work = held()
+    front.put(list_offsets(2))
+    assert front.turn() == [], "other frames wake the connection, not the call"
+    work.work()
+    front.services.work.on_done(work.token, None)
+    assert front.turn() == [7, "call", "call"]
+    assert front.sent().index(b"pieces") < front.sent().index(b"call")
+
+
+@pytest.mark.parametrize("is_woken", [False, True])
+def test_a_connection_that_closes_is_kept_until_work_aside_has_ended(*, is_woken: bool) -> None:
+    front, work = held()
+    if is_woken:
+        front.put(list_offsets(2))
+    front.front.closed(1)
+    assert front.turn() == []
+    assert len(front.front) == 1
+    work.work()
+    front.services.work.on_done(work.token, None)
+    assert front.turn()[0] == 7
+    front.turn()
+    assert len(front.front) == 0
+    assert front.memory.used_bytes == 0
+
+
+def test_work_aside_that_raises_ends_the_node() -> None:
+    front, work = held()
+    with pytest.raises(MemoryError):
+        front.services.work.on_done(work.token, MemoryError())

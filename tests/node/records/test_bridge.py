@@ -35,6 +35,7 @@ from node.records.bridge import CLOSED_BY_KERNEL, TO_KERNEL, TO_RECORDS, ToKerne
 from node.records.broker_side import BrokerSide
 from node.records.record_sockets import FIRST_CONNECTION_ID
 from simulator.cluster.memory_vfs import MemoryVfs
+from tests.broker.fronts import services_of
 from tests.kernel.harness import CLUSTER_ID, config_of
 from tests.node.test_driver import Client
 from wire.api_keys import ALLOCATE_PRODUCER_IDS, INIT_PRODUCER_ID
@@ -158,11 +159,9 @@ class Records:
         self.front = Front(
             {},
             self.memory,
-            self.clock,
-            self.effects,
+            services_of(self.clock, self.effects, TurnBudget(1 << 30)),
             quotas=quotas,
             metrics=metrics,
-            budget=TurnBudget(1 << 30),
         )
         self.is_ready = self.is_broken = False
         self.threads = set()
