@@ -22,6 +22,7 @@ class FetchState:
         "delayed_until_ms",
         "fetch_offset",
         "is_asking",
+        "is_replaying",
         "key",
         "lag",
         "last_fetched_epoch",
@@ -39,10 +40,17 @@ class FetchState:
         self.lag: int | None = None
         self.delayed_until_ms: int | None = None
         self.is_asking = False
+        self.is_replaying = False
+        """True after a truncation until its log knows its producers."""
         self.leader_end_offset: Offset | None = None
         """Answered to the first question."""
 
     @property
     def is_ready(self) -> bool:
         """True if it may be fetched."""
-        return self.delayed_until_ms is None and not self.is_asking
+        return self.delayed_until_ms is None and not self.is_busy
+
+    @property
+    def is_busy(self) -> bool:
+        """True while it waits for its leader's end, or for its own log."""
+        return self.is_asking or self.is_replaying

@@ -8,15 +8,10 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
+from replication.follower.costs import BATCH_UNITS, BYTES_PER_UNIT, ROW_UNITS
 from wire.batches.batch import LOG_OVERHEAD_BYTES
 from wire.messages.replica_fetch import ReplicaFetchedPartition
 
-ROW_UNITS: Final = 50
-"""Cost of a slice, or of a row without records."""
-BATCH_UNITS: Final = 6
-"""Cost of a batch in a slice: its header is checked, indexed and noted."""
-BYTES_PER_UNIT: Final = 512
-"""Bytes of a slice that cost a unit: they are checked and written."""
 _LENGTH: Final = struct.Struct(">i")
 _LENGTH_POSITION: Final = 8
 

@@ -20,16 +20,18 @@ leaders answer diverging epochs)
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 from network.effects import Log, LogLevel
+from replication.follower import costs
 from replication.follower.fetch_state import FetchState, OffsetQuestion
-from replication.follower.fetched_rows import ROW_UNITS, FetchedRow, FetchedRows
+from replication.follower.fetched_rows import FetchedRow, FetchedRows
 from replication.follower.follower_broker import FollowerBroker
 from replication.follower.follower_session import FollowerSession, Verdict
 from replication.follower.following import FetchedFromLeader
+from replication.partition import Partition
 from replication.reading import EARLIEST, LATEST
 from storage.errors import FsyncError, OutOfSpaceError
 from storage.logs.append_info import UnexpectedOffsetError
@@ -47,12 +49,7 @@ from wire.types import LeaderEpoch, Offset, TopicIdPartition
 _DISK_ERRORS: Final = (OSError, OutOfSpaceError, FsyncError)
 _UNUSABLE: Final = (UnexpectedOffsetError, ProducerStateError)
 """Errors of records that no repetition mends."""
-DELAY_UNITS: Final = 1
-"""Cost of a partition that is delayed because its request has no usable response."""
-END_UNITS: Final = 3
-"""Cost of the end of a delay."""
-ENDS_MIN: Final = 16
-"""Delays that a step ends also where others have spent the budget."""
+_T = TypeVar("_T")
 
 
 class Fetcher:
@@ -81,6 +78,10 @@ class Fetcher:
         self._throttled_until_ms = 0
         self._questions: list[OffsetQuestion] = []
         self._is_in_flight = False
+        self._is_answered = False
+        """True from the response to the request in flight, or its absence, until all is taken."""
+        self._replaying: deque[FetchState] = deque()
+        """Those whose log was truncated, and whose producers are not those of its end yet."""
         self._rows = FetchedRows()
         """Of the response to the request in flight."""
         self._to_delay: deque[FetchState] = deque()
@@ -93,8 +94,8 @@ class Fetcher:
 
     @property
     def is_taking(self) -> bool:
-        """True if a part of a response, or of its absence, is not taken."""
-        return bool(self._rows) or bool(self._to_delay)
+        """True if a part of a response, or of its absence, is not taken, or producers of a log."""
+        return bool(self._rows) or bool(self._to_delay) or bool(self._replaying)
 
     def lag(self, key: TopicIdPartition) -> int | None:
         """Lag of one partition; None before the first answer, or if it is not fetched here."""
@@ -138,7 +139,7 @@ class Fetcher:
 
     def _continue(self, state: FetchState, log: UnifiedLog) -> None:
         """Let a partition be fetched from the end of its log."""
-        state.is_asking, state.leader_end_offset = False, None
+        state.is_asking, state.is_replaying, state.leader_end_offset = False, False, None
         state.fetch_offset = Offset(log.end_offset)
         epoch = log.last_epoch
         state.last_fetched_epoch = None if epoch is None else LeaderEpoch(epoch)
@@ -153,7 +154,7 @@ class Fetcher:
 
     def _delay(self, state: FetchState) -> None:
         """Leave a partition out for the back-off; a delay is not prolonged."""
-        state.is_asking, state.leader_end_offset = False, None
+        state.is_asking, state.is_replaying, state.leader_end_offset = False, False, None
         self._throttled.pop(state.key, None)
         self._session.leave_out(state.key)
         if state.delayed_until_ms is None:
@@ -198,18 +199,7 @@ class Fetcher:
         if not self._session.has_request:
             return None
         self._is_in_flight = True
-        part, config = self._session.next_request(), self._config
-        return ReplicaFetchRequest(
-            replica_id=self._broker.node_id,
-            replica_epoch=self._broker.broker_epoch(),
-            max_wait_ms=config.wait_ms_max,
-            min_bytes=config.bytes_min,
-            max_bytes=config.response_bytes_max,
-            session_id=part.session_id,
-            session_epoch=part.epoch,
-            rows=part.rows,
-            forgotten=part.forgotten,
-        )
+        return self._broker.fetch_request(self._session.next_request())
 
     def _end_delays(self) -> bool:
         """End delays that are over, as far as the budget has room; True if no other is over.
@@ -217,7 +207,7 @@ class Fetcher:
         A Fetch that left with the first would keep the others waiting.
         """
         now_ms = self._clock.now_ms
-        count = max(ENDS_MIN, self._budget.left // END_UNITS)
+        count = max(costs.ENDS_MIN, self._budget.left // costs.END_UNITS)
         for state in list(islice(self._delayed.values(), count + 1)):
             assert state.delayed_until_ms is not None, f"{state.key=} is not delayed"
             if state.delayed_until_ms > now_ms:
@@ -225,7 +215,7 @@ class Fetcher:
             if not count:
                 return False
             count -= 1
-            self._budget.spend(END_UNITS)
+            self._budget.spend(costs.END_UNITS)
             del self._delayed[state.key]
             state.delayed_until_ms = None
             log = self._log_of(state)
@@ -264,7 +254,8 @@ class Fetcher:
     def on_failure(self) -> None:
         """The request in flight has no response: all partitions wait."""
         assert self._is_in_flight, "no request is in flight"
-        assert not self.is_taking, "it has a response"
+        assert not self._is_answered, "it has a response"
+        self._is_answered = True
         self._session.on_failure()
         self._to_delay.extend(self._states.values())
         self.go_on()
@@ -272,7 +263,8 @@ class Fetcher:
     def on_response(self, response: ReplicaFetchResponse) -> None:
         """Begin to take the response to the request in flight, as far as the budget has room."""
         assert self._is_in_flight, "no request is in flight"
-        assert not self.is_taking, "it has one response"
+        assert not self._is_answered, "it has one response"
+        self._is_answered = True
         verdict = self._session.on_response(response)
         if verdict is Verdict.TAKEN:
             self._rows = FetchedRows(response.partitions)
@@ -287,13 +279,16 @@ class Fetcher:
         rows, budget = self._rows, self._budget
         while self._to_delay and budget.has_room:
             state = self._to_delay.popleft()
-            budget.spend(DELAY_UNITS)
-            if self._states.get(state.key) is state and not state.is_asking:
+            budget.spend(costs.DELAY_UNITS)
+            if self._states.get(state.key) is state and not state.is_busy:
                 self._delay(state)
         while rows and budget.has_room:
             if not self._takes(rows.first):
                 rows.leave_first()
-        self._is_in_flight = self.is_taking
+        while self._replaying and budget.has_room:
+            self._replay(self._replaying[0])
+        if self._is_answered and not rows and not self._to_delay:
+            self._is_answered = self._is_in_flight = False
 
     def _takes(self, row: FetchedRow) -> bool:
         """Take a slice of a row; True if there is another."""
@@ -309,7 +304,7 @@ class Fetcher:
             self._budget.spend(1)
             return False
         if fetched.code is not ErrorCode.none:
-            self._budget.spend(ROW_UNITS)
+            self._budget.spend(costs.ROW_UNITS)
             self._take_error(state, fetched.code)
             return False
         records, units = row.next_slice(self._budget.left)
@@ -341,22 +336,24 @@ class Fetcher:
         Returns:
             The end of the log, where the next slice of the row goes; None if none may follow.
         """
+        if fetched.diverging_epoch is None:
+            return self._attempt(state, lambda: self._append(state, fetched, records))
+        self._attempt(state, lambda: self._truncate_to_leader(state, fetched))
+        return None
+
+    def _attempt(self, state: FetchState, step: Callable[[], _T]) -> _T | None:
+        """Do what the log of a partition may refuse; None if it does."""
         try:
-            if fetched.diverging_epoch is None:
-                return self._append(state, fetched, records)
-            self._truncate_to_leader(state, fetched)
+            return step()
         except (CorruptBatchError, RemoteProtocolError) as error:
             self._log(LogLevel.ERROR, "replica_fetch_invalid", state, reason=str(error))
             self._delay(state)
         except _DISK_ERRORS as error:
-            self._fail_by_disk(state, error)
+            self._fail(state, str(error))
+            self._broker.disk_failed(state.key, error)
         except _UNUSABLE as error:
             self._fail(state, str(error))
         return None
-
-    def _fail_by_disk(self, state: FetchState, error: Exception) -> None:
-        self._fail(state, str(error))
-        self._broker.disk_failed(state.key, error)
 
     def _append(
         self, state: FetchState, fetched: ReplicaFetchedPartition, records: memoryview
@@ -394,48 +391,67 @@ class Fetcher:
 
     def _truncate_to_leader(self, state: FetchState, fetched: ReplicaFetchedPartition) -> None:
         """Truncate by a diverging epoch; the high watermark beside it is taken with the next."""
-        partition, diverging = self._broker.partition_of(state.key), fetched.diverging_epoch
+        diverging, epoch = fetched.diverging_epoch, state.leader_epoch
         assert diverging is not None, f"{fetched=}"
-        wall_ms = self._clock.wall_ms
-        end_offset: Offset | ErrorCode = ErrorCode.not_leader_or_follower
-        if partition is not None:
-            end_offset = partition.truncate_to_leader(diverging, state.leader_epoch, wall_ms)
         fields = {"diverging_epoch": diverging.epoch, "diverging_end": diverging.offset}
-        self._truncated(state, end_offset, fields)
+        self._cut(state, fields, lambda it, ms: it.truncate_to_leader(diverging, epoch, ms))
 
     def _truncate(self, state: FetchState, offset: Offset) -> None:
-        """Truncate to an offset; a failure of the disk ends the replication."""
-        partition, wall_ms = self._broker.partition_of(state.key), self._clock.wall_ms
-        end_offset: Offset | ErrorCode = ErrorCode.not_leader_or_follower
-        try:
-            if partition is not None:
-                end_offset = partition.truncate_to(offset, state.leader_epoch, wall_ms)
-        except _DISK_ERRORS as error:
-            self._fail_by_disk(state, error)
-            return
-        self._truncated(state, end_offset, {"offset": offset})
+        def cut(partition: Partition, wall_ms: int) -> Offset | ErrorCode:
+            return partition.truncate_to(offset, state.leader_epoch, wall_ms)
+
+        self._attempt(state, lambda: self._cut(state, {"offset": offset}, cut))
 
     def _begin_anew(self, state: FetchState, offset: Offset) -> None:
-        partition, wall_ms = self._broker.partition_of(state.key), self._clock.wall_ms
-        code = ErrorCode.not_leader_or_follower
-        try:
-            if partition is not None:
-                code = partition.truncate_fully_and_start_at(offset, state.leader_epoch, wall_ms)
-        except _DISK_ERRORS as error:
-            self._fail_by_disk(state, error)
-            return
-        self._truncated(state, offset if code is ErrorCode.none else code, {"log_start": offset})
+        def cut(partition: Partition, wall_ms: int) -> Offset | ErrorCode:
+            code = partition.truncate_fully_and_start_at(offset, state.leader_epoch, wall_ms)
+            return offset if code is ErrorCode.none else code
 
-    def _truncated(
-        self, state: FetchState, end_offset: Offset | ErrorCode, fields: Mapping[str, object]
+        self._attempt(state, lambda: self._cut(state, {"log_start": offset}, cut))
+
+    def _cut(
+        self,
+        state: FetchState,
+        fields: Mapping[str, object],
+        cut: Callable[[Partition, int], Offset | ErrorCode],
     ) -> None:
-        log = self._log_of(state)
-        if isinstance(end_offset, ErrorCode) or log is None:
+        """Truncate by `cut`, which returns the new end; then fetch from there.
+
+        Not before the producers are those of the end: their replay is done in pieces.
+        """
+        partition, log = self._broker.partition_of(state.key), self._log_of(state)
+        if partition is None or log is None:
+            self._fail(state, "it is not followed here")
+            return
+        segments = len(log.log.segments)
+        end_offset = cut(partition, self._clock.wall_ms)
+        gone = max(0, segments - len(log.log.segments))
+        self._budget.spend(costs.CUT_UNITS + gone * costs.CUT_SEGMENT_UNITS)
+        if isinstance(end_offset, ErrorCode):
             self._fail(state, "it is not followed here")
             return
         self._log(LogLevel.INFO, "replica_truncated", state, end_offset=end_offset, **fields)
-        self._continue(state, log)
+        if log.is_replaying:
+            state.is_replaying = True
+            self._session.leave_out(state.key)
+            self._replaying.append(state)
+        else:
+            self._continue(state, log)
         self._broker.took(state.key, False)  # noqa: FBT003 - nothing is raised
+
+    def _replay(self, state: FetchState) -> None:
+        """Replay some batches of a truncated log; fetch the partition behind the last."""
+        log, is_current = self._log_of(state), self._states.get(state.key) is state
+        if is_current and log is None:
+            self._fail(state, "it has no log")
+        if is_current and log is not None and log.is_replaying:
+            replayed = self._attempt(state, lambda: log.replay_some(costs.REPLAY_BYTES))
+            self._budget.spend(costs.replay_units(*(replayed or (0, 0))))
+            if state.is_replaying and log.is_replaying:
+                return
+        self._replaying.popleft()
+        if is_current and log is not None and state.is_replaying:  # else it has failed, or waits
+            self._continue(state, log)
 
     def _ask(self, state: FetchState, timestamp: int) -> None:
         self._questions.append(

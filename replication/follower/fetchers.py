@@ -69,6 +69,8 @@ class Fetchers:
         if fetcher is None:
             fetcher = self._fetchers[place] = Fetcher(self._broker, self.failed)
         fetcher.assign(key, topic_name, leader_epoch)
+        if fetcher.is_taking:
+            self._taking[place] = fetcher
 
     def remove(self, key: TopicIdPartition) -> None:
         """Replicate a partition no more, also one that has failed."""
@@ -173,6 +175,8 @@ class Fetchers:
         self, place: tuple[NodeId, int], fetcher: Fetcher, question: OffsetQuestion, body: Any
     ) -> None:
         fetcher.on_offset(question, None if body is None else _answer_of(question, body))
+        if fetcher.is_taking:
+            self._taking[place] = fetcher
         if body is not None and self._fetchers.get(place) is fetcher:
             self._send_due(place)
 

@@ -8,8 +8,10 @@ from network.clock import Clock
 from network.effects import LogSink
 from network.turn_budget import TurnBudget
 from replication.counters import Counters
+from replication.follower.follower_session import SessionRequest
 from replication.partition import Partition
 from replication.throttle import ReplicationQuota
+from wire.messages.replica_fetch import ReplicaFetchRequest
 from wire.types import BrokerEpoch, NodeId, TopicIdPartition
 
 
@@ -49,3 +51,18 @@ class FollowerBroker(msgspec.Struct, frozen=True, kw_only=True):
     disk_failed: Callable[[TopicIdPartition, Exception], None]
     """Called for a partition that has failed by its disk, with the OSError, OutOfSpaceError or
     FsyncError."""
+
+    def fetch_request(self, part: SessionRequest) -> ReplicaFetchRequest:
+        """The Fetch of the next part of a session."""
+        config = self.config
+        return ReplicaFetchRequest(
+            replica_id=self.node_id,
+            replica_epoch=self.broker_epoch(),
+            max_wait_ms=config.wait_ms_max,
+            min_bytes=config.bytes_min,
+            max_bytes=config.response_bytes_max,
+            session_id=part.session_id,
+            session_epoch=part.epoch,
+            rows=part.rows,
+            forgotten=part.forgotten,
+        )

@@ -8,6 +8,9 @@ directory by directory and from one rng, which of these changes are on the disk:
 - the last write that is kept may be torn: any subset of its 512-byte sectors, a whole sector being
   atomic;
 - of a write that is not kept the length may be: zeros without the data (delayed allocation);
+- behind a cut that is not kept only a prefix of the changes is: the blocks behind it are given back
+  in a transaction of the journal, which those that the file gets later cannot be before; the one
+  that is cut inside is written in place;
 - a rename is one change of its directory: it happened or it did not, the file is never under both
   names or under none. Without `sync_directory` a new, renamed or removed name may be there or not.
 
@@ -91,7 +94,7 @@ class FileNode:
     def after_crash(self, rng: Rng | None) -> bytearray:
         """Draw the content on the disk after a crash; without an rng what was durable."""
         content = bytearray(self.durable)
-        kept = _choose(len(self.unsynced), rng)
+        kept = self._in_order(_choose(len(self.unsynced), rng))
         last_kept = max((n for n, is_kept in enumerate(kept) if is_kept), default=-1)
         for number, change in enumerate(self.unsynced):
             if isinstance(change, Resize):
@@ -106,6 +109,20 @@ class FileNode:
             else:
                 _put(content, change.position, change.data)
         return content
+
+    def _in_order(self, kept: list[bool]) -> list[bool]:
+        """Leave out what is behind a change that is left out, from the first such cut on."""
+        length, is_ordered, is_out = len(self.durable), False, False
+        ordered: list[bool] = []
+        for change, is_kept in zip(self.unsynced, kept, strict=True):
+            is_out = is_out or (is_ordered and not is_kept)
+            ordered.append(is_kept and not is_out)
+            if isinstance(change, Resize):
+                is_ordered = is_ordered or (change.size < length and not is_kept)
+                length = change.size
+            else:
+                length = max(length, change.position + len(change.data))
+        return ordered
 
 
 class EntryChange(msgspec.Struct, frozen=True, gc=False):

@@ -98,11 +98,10 @@ def _keeps_torn_tail(patches: Patches) -> None:
         def scan_one(self: Any, segments: list[Segment], number: int, rules: BatchRules) -> bool:
             segment = segments[number]
 
-            def truncate(self: Segment, size_bytes: int) -> None:
+            def truncate(self: Segment, size_bytes: int, _end_offset: int) -> None:
                 self.size_bytes = size_bytes
                 self._recent.clear()
                 self.remove_index_files()
-                self._indexes = self._rebuild_indexes()
 
             vars(segment)["truncate"] = MethodType(truncate, segment)
             try:

@@ -1,7 +1,7 @@
 """The log of one partition: segments of record batches, their epochs, and its flushed end.
 
 An append is durable once the plan of `flush_plan()` has run; `flush_done` then moves the flushed
-end. Truncations, which are rare, are durable on return. apache/kafka: UnifiedLog, LocalLog
+end. So is a truncation unless `syncs_cuts`. apache/kafka: UnifiedLog, LocalLog
 """
 
 from contextlib import suppress
@@ -307,6 +307,7 @@ class Log:
     def truncate_to(self, end_offset: int) -> int:
         """Drop records at or above the offset, with the whole batch that spans it; durable.
 
+        Not durable without `syncs_cuts`, but for whole segments that go and the recovery point.
         Returns the new end offset. An offset below the log start lowers that too, as in Kafka.
 
         Raises:
@@ -328,9 +329,10 @@ class Log:
             return start_offset
         self._flushing.lower_record_to(end_offset)
         self._remove_segments(number + 1)
-        segment.truncate(position)
-        segment.file.sync()
-        self._vfs.sync_directory(self.directory)
+        segment.truncate(position, end_offset)
+        if self.config.syncs_cuts:
+            segment.file.sync()
+            self._vfs.sync_directory(self.directory)
         self._flushing.wrote(segment.path, segment.file, 0)
         self._touch(segment)
         self._set_end(end_offset)

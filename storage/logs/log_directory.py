@@ -41,6 +41,7 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
         records_alone=False,
         grows_index_files=True,
         cuts_flushed_damage=True,
+        syncs_cuts=False,
         batch_bytes_max=(1 << 31) - 1,  # its leader has judged it
     )
     append: AppendRules = AppendRules()

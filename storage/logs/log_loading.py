@@ -56,6 +56,17 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     grows_index_files: bool = False  # they are written with the segment, not only at its roll
     records_alone: bool = True  # else epochs and flushed end are recorded with those of other logs
     cuts_flushed_damage: bool = False  # also below the recovery point: another replica has it
+    syncs_cuts: bool = True
+    """A cut of the last segment is durable on return, not only with the next flush.
+
+    Else a power failure may bring back what was cut, unless something was written over it. Then the
+    log is as it was before: no recovery point is above the cut, so that a start checks the segment,
+    where a batch of an older epoch cannot follow one of a newer; and by its last epoch the leader
+    tells the follower again where to truncate. Kafka syncs no cut either. What is durable in any
+    case is what a start could not see: a recovery point that was above the cut is lowered, as
+    Kafka's LogManager does; and names of segments that went, before the one that is cut, as one
+    that came back would leave a gap.
+    """
 
     def __post_init__(self) -> None:
         """Assert the range of each setting."""
@@ -301,7 +312,8 @@ class _Loader:
             )
             reason = f"the segment before ends at offset {scan.end_offset}"
             self._drop(segments, number + 1, scan.end_offset, segment.path, reason)
-            segment.truncate(scan.valid_bytes)
+            segment.adopt(indexes)
+            segment.truncate(scan.valid_bytes, scan.end_offset)
             segment.file.sync()
             self._vfs.sync_directory(self._directory)
             return False

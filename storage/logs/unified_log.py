@@ -11,7 +11,7 @@ it.
 apache/kafka: storage/.../log/UnifiedLog.java
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
@@ -22,11 +22,11 @@ from storage.errors import OffsetOutOfRangeError
 from storage.logs.append_info import FollowerAppend, LeaderAppend, UnexpectedOffsetError
 from storage.logs.flush_plan import FlushPlan
 from storage.logs.log import Log, LogConfig
+from storage.logs.log_producers import LogProducers
 from storage.logs.log_validator import AppendRules, Checked, LogValidator, stamp
 from storage.logs.recovery import RecoveryEvent
 from storage.logs.retention import RetentionRules, SegmentExtent, deletable_count
-from storage.producers.producer_replay import replay, take
-from storage.producers.producer_snapshot_files import ProducerSnapshotFiles
+from storage.producers.producer_replay import take
 from storage.producers.producer_state import (
     BatchMetadata,
     CompletedTransaction,
@@ -34,7 +34,6 @@ from storage.producers.producer_state import (
     ProducerAppend,
     ProducerStates,
 )
-from storage.segments.aborted_transactions import AbortedTransactions
 from storage.segments.file_slice import FileSlice
 from storage.segments.segment import floor_index
 from storage.segments.timestamp_lookup import (
@@ -49,9 +48,9 @@ from wire.batches.legacy_batch import LegacyBatch, iterate_any
 from wire.batches.log_batches import iterate_log_frames
 
 NO_TIMESTAMP_MS: Final = -1
+_REPLAY_BYTES: Final = 1 << 20
 SEGMENTS_MAX: Final = 1 << 31
 """More segments than a log can have."""
-_REPLAY_BYTES: Final = 1 << 20
 
 
 class FetchIsolation(Enum):
@@ -88,24 +87,42 @@ class UnifiedLog:
         self._log = log
         self.validator = LogValidator(partition, rules)
         """Of the batches of clients."""
-        self._snapshots = ProducerSnapshotFiles(vfs, log.directory, log.wrote_beside)
-        self._aborted = AbortedTransactions(vfs, log.directory, log.wrote_beside)
-        self.producers = producers
+        self._producers = LogProducers(vfs, log, producers)
         self.high_watermark = log.log_start_offset
         self.last_flush_ms = wall_ms
         """Wall clock of the last flush, at first of the opening; for `flush.ms`."""
         self.has_rolled = False
         """True from a roll to the next flush plan: the closed segments are to be flushed."""
-        self._aborted.truncate_to(log.segments, log.end_offset)
-        # Above the flushed end a power failure may have kept a snapshot without the transactions
-        # that it leaves behind.
-        damage = self._load_producers(log.flushed_end_offset, wall_ms)
+        damage = self._producers.load(wall_ms)
+        assert self.producers.end_offset == log.end_offset, "INV-UL-2"
         self.recovery_report: tuple[RecoveryEvent, ...] = (*log.recovery_report, *damage)
 
     @property
     def log_start_offset(self) -> int:
         """First offset that may be read."""
         return self._log.log_start_offset
+
+    @property
+    def producers(self) -> ProducerStates:
+        """The producers below the end; of a truncated log the replay comes to its end before."""
+        self._replay()
+        return self._producers.states
+
+    def _replay(self) -> None:
+        while self.is_replaying:
+            self.replay_some(_REPLAY_BYTES)
+
+    @property
+    def is_replaying(self) -> bool:
+        """True after a truncation while producers are not those below the end yet."""
+        return self._producers.is_behind
+
+    def replay_some(self, max_bytes: int) -> tuple[int, int]:
+        """Replay batches of at most `max_bytes`, but at least one; their number and bytes."""
+        counts = self._producers.replay_some(max_bytes)
+        if not self.is_replaying:
+            self.set_high_watermark(self.high_watermark)
+        return counts
 
     @property
     def end_offset(self) -> int:
@@ -229,12 +246,7 @@ class UnifiedLog:
         assert base_offset >= self.producers.end_offset, f"{base_offset=}"
         self.producers.note_end(base_offset)
         self.has_rolled = True
-        self._write_snapshot()
-
-    def _write_snapshot(self) -> None:
-        """Write the producers, unless a start from there would miss an aborted transaction."""
-        if not self._aborted.has_unwritten:
-            self._snapshots.write(self.producers)
+        self._producers.write_snapshot()
 
     def _take_over(
         self, appends: Iterable[ProducerAppend], completed: Iterable[CompletedTransaction]
@@ -242,22 +254,9 @@ class UnifiedLog:
         """Take over what appended batches did to their producers."""
         self.producers.update(*appends)
         for transaction in completed:
-            self._note_aborted(transaction, self.producers.complete(transaction))
+            self._producers.note_aborted(transaction, self.producers.complete(transaction))
         self.producers.note_end(self._log.end_offset)
         assert self.high_watermark <= self._log.end_offset, f"INV-UL-1 {self.high_watermark=}"
-
-    def _note_aborted(self, transaction: CompletedTransaction, last_stable_offset: int) -> None:
-        if not transaction.is_aborted:
-            return
-        assert last_stable_offset <= transaction.last_offset + 1, f"{last_stable_offset=}"
-        entry = AbortedTransaction(
-            0,
-            transaction.producer_id,
-            transaction.first_offset,
-            transaction.last_offset,
-            last_stable_offset,
-        )
-        self._aborted.add(self._log.segments, entry)
 
     # -- read -----------------------------------------------------------------------------------
 
@@ -285,7 +284,7 @@ class UnifiedLog:
 
     def aborted_transactions(self, offset: int, upper_offset: int) -> list[AbortedTransaction]:
         """Aborted transactions that concern `offset` to `upper_offset`, exclusive."""
-        return self._aborted.collect(self._log.segments, offset, upper_offset)
+        return self._producers.aborted_transactions(offset, upper_offset)
 
     def earliest(self) -> TimestampAndOffset:
         """The log start; its epoch is -1 where it is not known."""
@@ -355,6 +354,8 @@ class UnifiedLog:
         """Set it, within log start and log end; transactions that ended below it are stable."""
         end_offset = self._log.end_offset
         self.high_watermark = min(max(offset, self._log.log_start_offset), end_offset)
+        if self.is_replaying:
+            return  # at its end, as what is unstable is not known before
         self.producers.forget_replicated(self.high_watermark)
         stable = self.last_stable_offset
         assert self._log.log_start_offset <= stable, f"INV-UL-1 {stable=}"
@@ -414,10 +415,11 @@ class UnifiedLog:
         return self.delete_first(count)
 
     def truncate_to(self, offset: int, wall_ms: int) -> bool:
-        """Drop records at or above the offset, with the whole batch that spans it; durable.
+        """Drop records at or above the offset, with the whole batch that spans it.
 
-        False if there are none; an epoch without a record at the end of the log goes all the same,
-        which its leader assigned before others had another one.
+        Then `is_replaying`, where producers have written. False if there are none to drop; an epoch
+        without a record at the end of the log goes all the same, which its leader assigned before
+        others had another one.
         """
         before = self._log.end_offset
         self._log.truncate_to(offset)
@@ -432,27 +434,8 @@ class UnifiedLog:
         self._truncated(wall_ms)
 
     def _truncated(self, wall_ms: int) -> None:
-        self._aborted.truncate_to(self._log.segments, self._log.end_offset)
-        self._load_producers(self._log.end_offset, wall_ms)
+        self._producers.reload(wall_ms)
         self.set_high_watermark(self.high_watermark)
-
-    # -- producers ------------------------------------------------------------------------------
-
-    def _load_producers(self, newest: int, wall_ms: int) -> Sequence[RecoveryEvent]:
-        """Load the last snapshot up to `newest`, and replay the batches behind it."""
-        log, states = self._log, self.producers
-        newest = max(newest, log.log_start_offset)
-        assert newest <= log.end_offset, f"{newest=} {log.end_offset=}"
-        damage = self._snapshots.load(states, log.log_start_offset, newest, wall_ms)
-        while content := log.read(states.end_offset, _REPLAY_BYTES):
-            for batch in iterate_any(content):
-                ended = replay(states, batch)
-                if ended is not None:
-                    self._note_aborted(*ended)
-        if states.end_offset < log.end_offset:  # an empty segment behind a gap
-            states.note_end(log.end_offset)
-        assert states.end_offset == log.end_offset, f"INV-UL-2 {states.end_offset=}"
-        return damage
 
     def configure(self, config: LogConfig, rules: AppendRules) -> None:
         """Take other settings, which hold for what is appended from now on."""
@@ -475,7 +458,7 @@ class UnifiedLog:
 
     def renamed_to(self, directory: str) -> None:
         """Go on in a directory that was renamed, while no flush plan is under way."""
-        self._snapshots.directory = self._aborted.directory = directory
+        self._producers.renamed_to(directory)
         self._log.renamed_to(directory)
 
     def close(self) -> None:
@@ -484,7 +467,8 @@ class UnifiedLog:
         Raises:
             FsyncError: the content of the disk is unknown.
         """
-        self._write_snapshot()
+        self._replay()
+        self._producers.write_snapshot()
         self._log.close()
 
 

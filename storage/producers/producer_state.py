@@ -314,6 +314,11 @@ class ProducerStates:
         """The number of producers."""
         return len(self._producers)
 
+    @property
+    def is_empty(self) -> bool:
+        """True without producers and without ended transactions above the high watermark."""
+        return not self._producers and not self._unreplicated
+
     def entry(self, producer_id: int) -> ProducerStateEntry | None:
         """The state of a producer, None for one that wrote nothing lately."""
         return self._producers.get(producer_id)

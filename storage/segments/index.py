@@ -8,7 +8,7 @@ apache/kafka: storage/.../log/{OffsetIndex,TimeIndex}.java
 import operator
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from itertools import islice
 from typing import Final
@@ -62,6 +62,11 @@ class OffsetIndex:
         """The last indexed start of a batch that is not behind the position; 0 if there is none."""
         found = bisect_right(self._positions, position) - 1
         return self._positions[found] if found >= 0 else 0
+
+    def truncate_to(self, end_offset: int) -> None:
+        """Drop the entries at or above an offset."""
+        kept = bisect_left(self._relative, end_offset - self.base_offset)
+        del self._relative[kept:], self._positions[kept:]
 
     def entries(self) -> list[tuple[int, int]]:
         """All entries in order."""
@@ -129,6 +134,11 @@ class TimeIndex:
         if found < 0:
             return -1, self.base_offset
         return self._timestamps_ms[found], self.base_offset + self._relative[found]
+
+    def truncate_to(self, end_offset: int) -> None:
+        """Drop the entries at or above an offset."""
+        kept = bisect_left(self._relative, end_offset - self.base_offset)
+        del self._relative[kept:], self._timestamps_ms[kept:]
 
     def entries(self) -> list[tuple[int, int]]:
         """All entries in order."""

@@ -9,21 +9,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from storage.errors import CorruptLogError, OutOfSpaceError
-from storage.segments.index import (
-    OFFSET_ENTRY_BYTES,
-    TIME_ENTRY_BYTES,
-    IndexDamageError,
-    OffsetIndex,
-    TimeIndex,
-)
+from storage.segments.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
+from storage.segments.index_loading import cut_indexes, load_indexes, rebuilt_indexes
 from storage.segments.rolling import RELATIVE_OFFSET_MAX, SegmentFill
 from storage.segments.segment_indexes import SegmentIndexes
 from storage.vfs import Vfs, VfsFile, join
-from wire.batches.batch import (
-    HEADER_BYTES,
-    BatchFrame,
-    BatchHeader,
-)
+from wire.batches.batch import HEADER_BYTES, BatchFrame, BatchHeader
 from wire.batches.log_batches import iterate_log_frames, parse_log_header
 from wire.errors import CorruptBatchError
 
@@ -123,7 +114,7 @@ class Segment:
     def indexes(self) -> SegmentIndexes:
         """The indexes, read or rebuilt at first use."""
         if self._indexes is None:
-            self._indexes = self._load_indexes()
+            self._indexes = load_indexes(self, self._vfs, self._interval_bytes)
         return self._indexes
 
     @property
@@ -226,14 +217,16 @@ class Segment:
         indexes = self.indexes
         start = indexes.offsets.lookup(offset)
         try:
-            position = self._walk(start, offset)
+            position = self.walk(start, offset)
             is_at_start = indexes.is_loaded and position == start
             if not (is_at_start and self._begins_after(start, offset)):
                 return position
         except CorruptBatchError:
             pass
-        self._indexes = indexes = self._rebuild_indexes()  # it pointed into a batch, or too far
-        return self._walk(indexes.offsets.lookup(offset), offset)
+        self._indexes = indexes = rebuilt_indexes(
+            self, self._interval_bytes
+        )  # it pointed into a batch, or too far
+        return self.walk(indexes.offsets.lookup(offset), offset)
 
     def _begins_after(self, position: int, offset: int) -> bool:
         return 0 < position < self.size_bytes and self.header_at(position).base_offset > offset
@@ -287,7 +280,9 @@ class Segment:
         try:
             whole = self._boundary(position, position + max_bytes)
         except CorruptBatchError:
-            self._indexes = self._rebuild_indexes()  # the index pointed into a batch
+            self._indexes = rebuilt_indexes(
+                self, self._interval_bytes
+            )  # the index pointed into a batch
             whole = self._boundary(position, position + max_bytes)
         if whole > position or not at_least_one:
             return whole - position
@@ -301,17 +296,39 @@ class Segment:
                 return whole
         return self.size_bytes
 
-    def truncate(self, size_bytes: int) -> None:
-        """Truncate the file and rebuild the indexes; the caller syncs."""
-        assert size_bytes >= 0, f"{size_bytes=}"
-        assert size_bytes <= self.size_bytes, f"{size_bytes=} {self.size_bytes=}"
+    def truncate(self, size_bytes: int, end_offset: int) -> None:
+        """Truncate the file and its indexes; the caller syncs.
+
+        Costs a search, and a look at the batches between two entries of the index.
+
+        Args:
+            size_bytes: start of the first batch that goes.
+            end_offset: at or below which the batches before it end, and it does not.
+        """
+        assert 0 <= size_bytes <= self.size_bytes, f"{size_bytes=} {self.size_bytes=}"
+        indexes = self.indexes  # of the files, which are read against the length before
         self.file.truncate(size_bytes)
         self.size_bytes = size_bytes
         self._recent.clear()
-        for path in self.index_paths:
-            self._unlink(path)
-        self._indexes, self._entries_written = self._rebuild_indexes(), (0, 0)
-        self.create_index_files()
+        self._indexes = cut_indexes(self, indexes, end_offset, self._interval_bytes)
+        self._cut_index_files()
+
+    def _cut_index_files(self) -> None:
+        """Leave no entry in the files that the indexes lack."""
+        written, indexes, paths = self._entries_written, self._indexes, self.index_paths
+        assert indexes is not None, "they were cut"
+        if written is None:  # nobody knows what is in them
+            for path in paths:
+                self._unlink(path)
+            self._entries_written = (0, 0)
+            self.create_index_files()
+            return
+        offsets, times = min(written[0], len(indexes.offsets)), min(written[1], len(indexes.times))
+        if offsets < written[0]:
+            self._write_tail(paths[0], b"", offsets * OFFSET_ENTRY_BYTES)
+        if times < written[1]:
+            self._write_tail(paths[1], b"", times * TIME_ENTRY_BYTES)
+        self._entries_written = (offsets, times)
 
     def write_again_from(self, position: int) -> None:
         """Rewrite the bytes from a position on, unchanged.
@@ -361,7 +378,8 @@ class Segment:
         file = self._vfs.open(path, create=True)
         try:
             file.truncate(position)
-            file.pwrite(content, position)
+            if content:
+                file.pwrite(content, position)
         finally:
             file.close()
 
@@ -417,7 +435,12 @@ class Segment:
         with contextlib.suppress(FileNotFoundError):
             self._vfs.unlink(path)
 
-    def _walk(self, position: int, offset: int) -> int:
+    def walk(self, position: int, offset: int) -> int:
+        """As `find`, from the start of a batch on.
+
+        Raises:
+            CorruptBatchError: a header on the way is invalid.
+        """
         assert position <= self.size_bytes, f"{position=} {self.size_bytes=}"
         data, data_position = b"", position
         while position < self.size_bytes:
@@ -438,62 +461,3 @@ class Segment:
             header = parse_log_header(data, position - data_position)
             yield position, header
             position += header.size_bytes
-
-    def _load_indexes(self) -> SegmentIndexes:
-        """Read both index files, and take up what follows their last entries."""
-        indexes = SegmentIndexes(self.base_offset, self._interval_bytes)
-        index_path, time_path = self.index_paths
-        try:
-            indexes.offsets = OffsetIndex.decode(
-                self._vfs.read(index_path), self.base_offset, self.size_bytes
-            )
-            indexes.times = TimeIndex.decode(self._vfs.read(time_path), self.base_offset)
-            self._complete(indexes)
-        except (FileNotFoundError, IndexDamageError, CorruptBatchError):
-            return self._rebuild_indexes()
-        indexes.is_loaded = True
-        return indexes
-
-    def _complete(self, indexes: SegmentIndexes) -> None:
-        """Bring the indexes of the files up to the end of the segment.
-
-        Raises:
-            IndexDamageError: the last entry of one of them is not true of the segment.
-            CorruptBatchError: the same, or the segment is damaged.
-        """
-        timestamp_ms, offset = indexes.times.last_entry
-        indexes.max_timestamp_ms, indexes.offset_of_max_timestamp = timestamp_ms, offset
-        last_indexed, start = indexes.offsets.last_entry
-        if start > 0:
-            (_, first), (_, last) = next(self.headers_from(0)), next(self.headers_from(start))
-            indexes.first_timestamp_ms = first.max_timestamp_ms
-            newest_ms = max(first.max_timestamp_ms, last.max_timestamp_ms)
-            if timestamp_ms < 0 <= newest_ms:
-                raise IndexDamageError("offsets are indexed, timestamps are not")
-        for position, header in self.headers_from(start):
-            objection = indexes.objection(header.base_offset, header.last_offset)
-            if objection is not None:
-                raise IndexDamageError(objection)
-            indexes.add(position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
-            if header.last_offset < last_indexed:  # Kafka before 4.0: an entry for a whole append
-                indexes.restart_interval()
-        if timestamp_ms >= 0:
-            at = self._walk(indexes.offsets.lookup(offset), offset)
-            found = next(self.headers_from(at), None)
-            if found is None or found[1].max_timestamp_ms != timestamp_ms:
-                raise IndexDamageError(f"timestamp {timestamp_ms} is not at {offset=}")
-
-    def _rebuild_indexes(self) -> SegmentIndexes:
-        indexes = SegmentIndexes(self.base_offset, self._interval_bytes)
-        end = 0
-        try:
-            for position, header in self.headers_from(0):
-                size_bytes = header.size_bytes
-                objection = indexes.objection(header.base_offset, header.last_offset)
-                if objection is not None:
-                    raise CorruptLogError(self.path, position, objection)
-                indexes.add(position, size_bytes, header.last_offset, header.max_timestamp_ms)
-                end = position + size_bytes
-        except CorruptBatchError as error:
-            raise CorruptLogError(self.path, end, str(error)) from error
-        return indexes

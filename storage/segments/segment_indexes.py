@@ -48,6 +48,20 @@ class SegmentIndexes:
         """Count the bytes to the next entry from here."""
         self._bytes_since_entry = 0
 
+    def cut_to(self, end_offset: int) -> None:
+        """Drop the entries at or above an offset; the batches behind the last one are to be added.
+
+        A time entry below it stays, as in Kafka, also where its maximum is behind that last one.
+        """
+        assert end_offset >= self.offsets.base_offset, f"{end_offset=} {self.offsets.base_offset=}"
+        self.offsets.truncate_to(end_offset)
+        self.times.truncate_to(end_offset)
+        self.max_timestamp_ms, self.offset_of_max_timestamp = self.times.last_entry
+        self.end_offset = self.offsets.base_offset
+        if not len(self.offsets):
+            self.first_timestamp_ms = -1
+        self._bytes_since_entry = 0
+
     def finish(self) -> None:
         """Add the last time entry, when the segment becomes inactive."""
         self.times.maybe_append(self.max_timestamp_ms, self.offset_of_max_timestamp)

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from replication.follower.fetched_rows import BATCH_UNITS, BYTES_PER_UNIT, ROW_UNITS, FetchedRow
+from replication.follower.costs import BATCH_UNITS, BYTES_PER_UNIT, ROW_UNITS
+from replication.follower.fetched_rows import FetchedRow
 from tests.replication.fetching import (
     BACKOFF_MS,
     FailingLog,

@@ -115,6 +115,8 @@ def _trees(node: DirectoryNode, count_max: int) -> set[Image]:
 def _contents(node: FileNode, count_max: int) -> set[bytes]:
     found: set[bytes] = set()
     for kept in _choices(len(node.unsynced)):
+        if not _is_in_order(node, kept):
+            continue
         last = max((number for number, is_kept in enumerate(kept) if is_kept), default=-1)
         states = {bytes(node.durable)}
         for number, change in enumerate(node.unsynced):
@@ -132,6 +134,20 @@ def _contents(node: FileNode, count_max: int) -> set[bytes]:
         if len(found) > count_max:
             raise TooManyDisksError
     return found
+
+
+def _is_in_order(node: FileNode, kept: tuple[bool, ...]) -> bool:
+    """False if something is kept behind a gap that is behind a cut that is not kept."""
+    lengths = [len(node.durable)]
+    for change in node.unsynced:
+        if isinstance(change, Resize):
+            lengths.append(change.size)
+        else:
+            lengths.append(max(lengths[-1], change.position + len(change.data)))
+    cuts = [number for number, (old, new) in enumerate(pairwise(lengths)) if new < old]
+    lost = [number for number in cuts if not kept[number]]
+    behind = kept[lost[0] + 1 :] if lost else ()
+    return list(behind) == sorted(behind, reverse=True)
 
 
 def _choices(count: int) -> Iterator[tuple[bool, ...]]:

@@ -261,3 +261,24 @@ def test_every_disk_that_is_counted_can_be_drawn() -> None:
     written = 7 + 1 + 1  # some of three sectors, nothing, the length alone
     assert len(counted) == 2 * 2 * written  # cut or not, under either name
     assert {image_of(vfs.crash(random.Random(seed))) for seed in range(2_000)} == counted
+
+
+def test_behind_a_lost_cut_there_is_only_the_start_of_what_was_written() -> None:
+    """Later blocks of the file are not on the disk before those that it gave back are free."""
+    node = FileNode(b"abcdef")
+    node.resize(1)
+    node.write(1, b"B")
+    node.write(2, b"C")
+    found = {bytes(node.after_crash(random.Random(seed))) for seed in SEEDS}
+    assert {b"abcdef", b"aBcdef", b"aBCdef", b"aBC", b"aB", b"a", b"a\0C"} <= found
+    assert b"abCdef" not in found
+
+
+def test_growth_that_is_lost_orders_nothing() -> None:
+    node = FileNode(b"ab")
+    node.resize(2)
+    node.resize(4)
+    node.write(0, b"A")
+    node.write(1, b"B")
+    found = {bytes(node.after_crash(random.Random(seed))) for seed in SEEDS}
+    assert {b"aB", b"Ab"} <= found

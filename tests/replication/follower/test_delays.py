@@ -1,6 +1,6 @@
 """Partitions of a request without usable response are delayed over turns, as budgets have room."""
 
-from replication.follower.fetcher import DELAY_UNITS, END_UNITS, ENDS_MIN
+from replication.follower.costs import DELAY_UNITS, END_UNITS, ENDS_MIN
 from tests.replication.fetching import BACKOFF_MS, Pair, key, with_error
 from tests.replication.partitions import registration
 from wire.api_keys import LIST_OFFSETS
