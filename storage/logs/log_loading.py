@@ -24,6 +24,7 @@ from storage.logs.recovery import (
     TailCut,
     scan_segment,
 )
+from storage.segments.index_loading import index_objection
 from storage.segments.read_check import first_damage
 from storage.segments.rolling import RollRules, drawn_jitter_ms
 from storage.segments.segment import (
@@ -202,6 +203,9 @@ class _Loader:
                 )
             return self._loaded([], log_start_offset, -1, log_start_offset)
         verified = self._read_epochs()
+        first = self._first_to_scan(segments) if verified and not is_clean else 0
+        if verified and self._config.grows_index_files:
+            self._rebuild_indexes(segments if is_clean else segments[:first])
         if verified and is_clean:
             self._epochs.note_recorded(self._epochs.version)
             end_offset = segments[-1].indexes.end_offset
@@ -209,9 +213,7 @@ class _Loader:
             loaded = self._loaded(segments, end_offset, self._last_epoch, end_offset)
             loaded.is_durable = True
             return loaded
-        first = 0
         if verified:
-            first = self._first_to_scan(segments)
             entries, base_offset = self._epochs.entries, segments[first].base_offset
             self._claimed = tuple(each for each in entries if each.start_offset >= base_offset)
             self._epochs.truncate_from_end(base_offset)
@@ -278,6 +280,22 @@ class _Loader:
             if segments[number].base_offset <= self._recovery_point:
                 return number
         return 0
+
+    def _rebuild_indexes(self, segments: list[Segment]) -> None:
+        """Rebuild index files that are missing or wrong, of segments that are not checked.
+
+        Kafka does so before it recovers the others; on the thread that loads the log. A damaged
+        segment is left to its readers.
+        """
+        for segment in segments:
+            found = index_objection(segment, self._vfs)
+            if found is None:
+                continue
+            with contextlib.suppress(CorruptLogError):
+                indexes = segment.indexes
+                assert not indexes.is_loaded, f"{found=}"
+                self._report.append(FileRebuilt(*found))
+            segment.close()
 
     def _scan(self, segments: list[Segment], first: int) -> tuple[int, int]:
         config = self._config

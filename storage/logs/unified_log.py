@@ -120,6 +120,7 @@ class UnifiedLog:
     def replay_some(self, max_bytes: int) -> tuple[int, int]:
         """Replay batches of at most `max_bytes`, but at least one; their number and bytes."""
         counts = self._producers.replay_some(max_bytes)
+        assert self._producers.states.end_offset <= self.end_offset, "INV-UL-2"
         if not self.is_replaying:
             self.set_high_watermark(self.high_watermark)
         return counts

@@ -3,16 +3,25 @@
 apache/kafka: storage/.../log/LogSegment.java (`recover`, `truncateTo`, `readLargestTimestamp`)
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from storage.errors import CorruptLogError
-from storage.segments.index import IndexDamageError, OffsetIndex, TimeIndex
+from storage.segments.index import (
+    OFFSET_ENTRY_BYTES,
+    TIME_ENTRY_BYTES,
+    IndexDamageError,
+    OffsetIndex,
+    TimeIndex,
+)
 from storage.segments.segment_indexes import SegmentIndexes
 from storage.vfs import Vfs
 from wire.errors import CorruptBatchError
 
 if TYPE_CHECKING:
     from storage.segments.segment import Segment
+
+_OFFSET_BYTES: Final = 4
+"""Of the relative offset in an entry: the first of an offset index, the last of a time index."""
 
 
 def load_indexes(segment: "Segment", vfs: Vfs, interval_bytes: int) -> SegmentIndexes:
@@ -33,6 +42,36 @@ def load_indexes(segment: "Segment", vfs: Vfs, interval_bytes: int) -> SegmentIn
         return rebuilt_indexes(segment, interval_bytes)
     indexes.is_loaded = True
     return indexes
+
+
+def index_objection(segment: "Segment", vfs: Vfs) -> tuple[str, str] | None:
+    """Path and reason of an index file that cannot be used, by its length and its last entry.
+
+    What a start looks at; what is in between is found to be wrong by who uses it.
+    apache/kafka: OffsetIndex.java, TimeIndex.java (`sanityCheck`), LogLoader.java
+    """
+    for path, entry_bytes in zip(
+        segment.index_paths, (OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES), strict=True
+    ):
+        if not vfs.exists(path):
+            return path, "it is missing"
+        size_bytes = vfs.size(path)
+        if size_bytes % entry_bytes:
+            return path, f"{size_bytes} bytes are not a multiple of {entry_bytes}"
+        if size_bytes and _last_relative_offset(vfs, path, size_bytes, entry_bytes) < 0:
+            return path, "its last offset is below that of the segment"
+    return None
+
+
+def _last_relative_offset(vfs: Vfs, path: str, size_bytes: int, entry_bytes: int) -> int:
+    assert size_bytes >= entry_bytes, f"{size_bytes=}"
+    file = vfs.open(path)
+    try:
+        entry = file.pread(entry_bytes, size_bytes - entry_bytes)
+    finally:
+        file.close()
+    at = 0 if entry_bytes == OFFSET_ENTRY_BYTES else TIME_ENTRY_BYTES - _OFFSET_BYTES
+    return int.from_bytes(entry[at : at + _OFFSET_BYTES], "big", signed=True)
 
 
 def rebuilt_indexes(segment: "Segment", interval_bytes: int) -> SegmentIndexes:

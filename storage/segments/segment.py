@@ -112,9 +112,11 @@ class Segment:
 
     @property
     def indexes(self) -> SegmentIndexes:
-        """The indexes, read or rebuilt at first use."""
+        """The indexes, read or rebuilt at first use; rebuilt ones are in their files again."""
         if self._indexes is None:
             self._indexes = load_indexes(self, self._vfs, self._interval_bytes)
+            if self._grows_index_files and not self._indexes.is_loaded:
+                self.write_indexes()
         return self._indexes
 
     @property
