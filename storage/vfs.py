@@ -71,6 +71,10 @@ class Vfs(Protocol):
         """The length of a file."""
         ...
 
+    def modified_ms(self, path: str) -> int:
+        """Wall clock of the last change of a file's content or length; a start finds it again."""
+        ...
+
     def exists(self, path: str) -> bool:
         """True if a file or directory has this path."""
         ...

@@ -51,13 +51,15 @@ FileChange = Write | Resize
 class FileNode:
     """Content of a file as every call sees it, with its durable part."""
 
-    __slots__ = ("_clean_bytes", "content", "durable", "is_locked", "unsynced")
+    __slots__ = ("_clean_bytes", "content", "durable", "is_locked", "modified_ms", "unsynced")
 
     def __init__(self, content: bytes | bytearray = b"") -> None:
         self.content = bytearray(content)
         self.durable = bytearray(content)
         self.unsynced: list[FileChange] = []
         self.is_locked = False
+        self.modified_ms = 0
+        """Wall clock of the last change."""
         self._clean_bytes = len(content)  # what is below is equal in `content` and `durable`
 
     def write(self, position: int, data: bytes) -> None:
@@ -196,7 +198,8 @@ class DirectoryNode:
         after = DirectoryNode()
         for name, node in found.items():
             if isinstance(node, FileNode):
-                after.entries[name] = FileNode(node.after_crash(rng))
+                after.entries[name] = kept_file = FileNode(node.after_crash(rng))
+                kept_file.modified_ms = node.modified_ms
             else:
                 after.entries[name] = node.after_crash(rng)
         after.sync()

@@ -234,7 +234,7 @@ class Machine:
         last = (self.id + self.disk_count) % 256
         self.directory_id = DirectoryId(bytes([self.id] * 15 + [last]))
         self.disk_count += 1
-        self.vfs = MemoryVfs()
+        self.vfs = MemoryVfs(wall_ms=lambda: self.now().wall_ms)
         for path in self.config.log_dirs:
             self.vfs.make_directory(path)
         self.vfs.sync_directory("/")

@@ -71,6 +71,7 @@ class MemoryFile:
         if position < size:
             vfs.note_rewrite(path)
         node.write(position, bytes(data[:room]))
+        node.modified_ms = vfs.wall_ms()
         if error is not None:
             raise error
 
@@ -85,6 +86,7 @@ class MemoryFile:
         if size < len(self._node.content):
             self._vfs.note_rewrite(self._path)
         self._node.resize(size)
+        self._node.modified_ms = self._vfs.wall_ms()
 
     def size(self) -> int:
         """The length in bytes."""
@@ -138,7 +140,10 @@ class MemoryVfs:
     - `damage()`: bytes that change on the disk without an operation.
     """
 
-    def __init__(self, root: DirectoryNode | None = None) -> None:
+    def __init__(
+        self, root: DirectoryNode | None = None, wall_ms: Callable[[], int] = lambda: 0
+    ) -> None:
+        self.wall_ms = wall_ms
         self._root = DirectoryNode() if root is None else root
         self.operations = 0
         self.name_changes = 0
@@ -238,7 +243,7 @@ class MemoryVfs:
 
     def crash(self, rng: Rng | None = None) -> "MemoryVfs":
         """Return the disk after a power failure; without an rng nothing unsynced is kept."""
-        return MemoryVfs(self._root.after_crash(rng))
+        return MemoryVfs(self._root.after_crash(rng), self.wall_ms)
 
     def kill(self) -> None:
         """End the process, not the machine: locks are released, the rest stays.
@@ -267,6 +272,7 @@ class MemoryVfs:
                     raise OutOfSpaceError(path) from error
                 raise
             node = FileNode()
+            node.modified_ms = self.wall_ms()
             directory.link(name, node)
             self.name_changes += 1
         if isinstance(node, DirectoryNode):
@@ -282,6 +288,10 @@ class MemoryVfs:
     def size(self, path: str) -> int:
         """Length of a file in bytes."""
         return len(self._file(path).content)
+
+    def modified_ms(self, path: str) -> int:
+        """Wall clock of the last change of a file."""
+        return self._file(path).modified_ms
 
     def exists(self, path: str) -> bool:
         """True if a file or directory has this path."""

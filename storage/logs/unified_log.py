@@ -392,7 +392,7 @@ class UnifiedLog:
     ) -> tuple[str, ...]:
         """Delete the first segments that the rules ask for; the paths of their renamed files.
 
-        A segment without timestamps is as old as its last append, or as its opening before one.
+        A segment without timestamps is as old as the last change of its file, as in Kafka.
         """
         log = self._log
         segments = log.segments

@@ -89,7 +89,9 @@ class Segment:
         self._grows_index_files = grows_index_files
         self._entries_written: tuple[int, int] | None = None
         """Entries of both index files; None if their content is unknown."""
-        self._created_ms = self._modified_ms = created_ms
+        self._created_ms = created_ms
+        self._modified_ms: int | None = None
+        """Wall clock of the last append; None before one, where the file tells."""
         self._jitter_ms = jitter_ms
         self._recent: dict[int, int] = {}
         self.base_offset = base_offset
@@ -135,9 +137,13 @@ class Segment:
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """Of its records; without one the wall clock of the last append, or of the opening."""
+        """Of its records; without one the time of the last change of the file."""
         largest_ms = self.indexes.max_timestamp_ms
-        return largest_ms if largest_ms >= 0 else self._modified_ms
+        if largest_ms >= 0:
+            return largest_ms
+        if self._modified_ms is None:
+            self._modified_ms = self._vfs.modified_ms(self.path)
+        return self._modified_ms
 
     @property
     def known_largest_timestamp_ms(self) -> int | None:
@@ -154,7 +160,7 @@ class Segment:
         assert not self.is_open, f"{self.path} is in use"
         self._file = self._vfs.open(self.path, create=True)
         self._file.truncate(0)
-        self.size_bytes = 0
+        self.size_bytes, self._modified_ms = 0, self._created_ms
         self._indexes = SegmentIndexes(self.base_offset, self._interval_bytes)
         self._entries_written = (0, 0)
         self.create_index_files()
@@ -310,7 +316,7 @@ class Segment:
         assert 0 <= size_bytes <= self.size_bytes, f"{size_bytes=} {self.size_bytes=}"
         indexes = self.indexes  # of the files, which are read against the length before
         self.file.truncate(size_bytes)
-        self.size_bytes = size_bytes
+        self.size_bytes, self._modified_ms = size_bytes, None
         self._recent.clear()
         self._indexes = cut_indexes(self, indexes, end_offset, self._interval_bytes)
         self._cut_index_files()

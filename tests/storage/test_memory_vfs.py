@@ -6,6 +6,7 @@ fuzzing and simulation are blind to a length or a name that ends a real node.
 
 import contextlib
 import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -202,3 +203,28 @@ def test_a_directory_that_is_not_empty_stays(both: tuple[tuple[Vfs, str], ...]) 
         with contextlib.suppress(OSError):
             vfs.remove_directory(root + "/directory")
         assert vfs.is_directory(root + "/directory/inner")
+
+
+def test_a_file_has_the_time_of_its_last_change(tmp_path: Path) -> None:
+    clock = [5]
+    memory = MemoryVfs(wall_ms=lambda: clock[0])
+    file = memory.open("/a", create=True)
+    assert memory.modified_ms("/a") == 5
+    for number, change in enumerate((lambda: file.pwrite(b"ab", 0), lambda: file.truncate(1))):
+        clock[0] = 10 + number
+        change()
+        assert memory.modified_ms("/a") == 10 + number
+    memory.sync_directory("/")
+    clock[0] = 20
+    file.sync()
+    memory.rename("/a", "/b")
+    memory.sync_directory("/")
+    assert memory.modified_ms("/b") == 11
+    after = memory.crash()
+    assert after.modified_ms("/b") == 11
+    after.open("/b").truncate(0)
+    assert after.modified_ms("/b") == 20
+    path = tmp_path / "a"
+    path.touch()
+    os.utime(path, ns=(0, 1_234_567_890_123_456_789))
+    assert OsVfs().modified_ms(str(path)) == 1_234_567_890_123

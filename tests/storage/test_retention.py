@@ -93,14 +93,34 @@ def test_a_log_deletes_what_is_too_old_and_begins_a_new_segment_if_all_is() -> N
 
 def test_records_without_timestamps_are_as_old_as_the_last_append_to_their_segment() -> None:
     """Kafka takes the time of the file: who writes all the time keeps what is written."""
-    vfs = MemoryVfs()
+    clock = [NOW]
+    vfs = MemoryVfs(wall_ms=lambda: clock[0])
     log = opened(vfs)
     log.append_as_leader(produced(-1), 1, NOW)
+    clock[0] = NOW + 1_000
     log.append_as_leader(produced(-1), 1, NOW + 1_000)
     log.set_high_watermark(2)
     rules = RetentionRules(retention_ms=100)
     assert log.delete_old_segments(rules, NOW + 1_100) == ()
+    clock[0] = NOW + 50_000
     again = opened(vfs)
     again.set_high_watermark(2)
-    assert again.delete_old_segments(rules, NOW + 100) == (), "as old as its opening"
+    assert again.delete_old_segments(rules, NOW + 1_100) == ()
+    assert again.delete_old_segments(rules, NOW + 1_101) != (), "a start does not renew it"
     assert log.delete_old_segments(rules, NOW + 1_101) != ()
+
+
+def test_a_segment_that_is_cut_is_as_old_as_the_cut() -> None:
+    vfs = MemoryVfs(wall_ms=lambda: NOW + 9)
+    log = opened(vfs)
+    for _ in range(2):
+        log.append_as_leader(produced(-1), 1, NOW)
+    log.truncate_to(1, NOW + 9)
+    assert log.log.segments[0].largest_timestamp_ms == NOW + 9
+
+
+def test_a_segment_without_records_is_as_old_as_its_roll() -> None:
+    log = opened(MemoryVfs())
+    log.append_as_leader(produced(-1), 1, NOW)
+    log.log.roll(1, NOW + 7)
+    assert [each.largest_timestamp_ms for each in log.log.segments] == [NOW, NOW + 7]
