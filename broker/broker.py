@@ -397,6 +397,7 @@ class Broker:
         """Count what this broker did and has."""
         replicas, local, fetchers = self._replicas, self._local, self._fetchers
         watched, delayed = replicas.watched_counts, replicas.waiting_counts
+        remaining_logs, remaining_segments = local.remaining
         produce, fetch, delete_records = map(DelayedCount, watched, delayed)
         return RecordsCounts(
             counters=copy(self._counters),
@@ -414,7 +415,8 @@ class Broker:
             ),
             offline_replicas=local.offline_count,
             offline_log_dirs=len(local.failed_log_dirs),
-            remaining_logs=local.remaining_logs,
+            remaining_logs=remaining_logs,
+            remaining_segments=remaining_segments,
             produce=produce,
             fetch=fetch,
             delete_records=delete_records,

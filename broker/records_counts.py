@@ -92,6 +92,8 @@ class RecordsCounts(msgspec.Struct, frozen=True, kw_only=True):
     offline_log_dirs: int
     remaining_logs: Mapping[str, int]
     """Logs that a start has not opened yet, by log directory."""
+    remaining_segments: Mapping[tuple[str, int], int]
+    """Segments that the recovery of a log has not checked yet, by log directory and thread."""
     produce: DelayedCount
     fetch: DelayedCount
     delete_records: DelayedCount

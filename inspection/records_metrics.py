@@ -25,6 +25,7 @@ FETCHERS: Final = "kafka_server_replicafetchermanager_"
 LOG: Final = "kafka_log_log_"
 TURN: Final = "kraftline_records_turn_cpu_"
 REMAINING: Final = "kafka_log_logmanager_remaininglogstorecover"
+SEGMENTS: Final = "kafka_log_logmanager_remainingsegmentstorecover"
 
 
 def records_metrics(counts: RecordsCounts) -> Iterator[Metric]:
@@ -43,6 +44,12 @@ def records_metrics(counts: RecordsCounts) -> Iterator[Metric]:
     for path, number in sorted(counts.remaining_logs.items()):
         remaining.add_metric([path], float(number))
     yield remaining
+    segments = GaugeMetricFamily(
+        SEGMENTS, "segments of a log that its recovery has not checked", labels=["dir", "threadnum"]
+    )
+    for (path, thread), number in sorted(counts.remaining_segments.items()):
+        segments.add_metric([path, str(thread)], float(number))
+    yield segments
     yield from _delayed(counts)
     yield from _sessions(counts)
     yield from _fetchers(counts)

@@ -109,7 +109,7 @@ class LocalReplicas:
         )
         self._assignments = DirectoryAssignments(config.node_id)
         self._files = PartitionFiles(self.manager, services, self.fail)
-        self._loading = LogLoading(
+        self.loading = LogLoading(
             config, disk, self.manager, services, failed=self.fail, loaded=self._logs_loaded
         )
         self.choice = LogDirChoice(config, self.manager)
@@ -142,7 +142,7 @@ class LocalReplicas:
         if not self._is_begun:
             self._is_begun = True
             self.settings.publish(image, delta)  # the logs are opened with them
-            self._loading.start(image)
+            self.loading.start(image)
         self._images.put(image, delta)
 
     def _logs_loaded(self) -> None:
@@ -397,13 +397,15 @@ class LocalReplicas:
         """Instant of the next `tick`; None without one."""
         if self._is_stopping:
             return None
-        instants = (self.upkeep.next_ms(), self._assignments.next_ms(), self.moves.next_ms())
+        parts = (self.upkeep, self._assignments, self.moves, self.loading)
+        instants = [part.next_ms() for part in parts]
         return min((each for each in instants if each is not None), default=None)
 
     def tick(self) -> None:
         """Do what is due."""
         if self._is_stopping:
             return
+        self.loading.tick()
         self.upkeep.tick()
         if self.moves.is_due:
             self.moves.tick()
@@ -418,7 +420,7 @@ class LocalReplicas:
     def stop(self) -> None:
         """Leave all partitions, close all logs, then `Stopped`; no image is taken any more."""
         assert not self._is_stopping, "it stops once"
-        self._is_stopping = self._loading.is_stopped = self.moves.is_stopped = True
+        self._is_stopping = self.loading.is_stopped = self.moves.is_stopped = True
         self._readiness.stop()
         self.upkeep.stop()
         self._is_leaving = True
@@ -470,9 +472,9 @@ class LocalReplicas:
         return frozenset(self._failed)
 
     @property
-    def remaining_logs(self) -> Mapping[str, int]:
-        """As `LogLoading.remaining`."""
-        return self._loading.remaining
+    def remaining(self) -> tuple[Mapping[str, int], Mapping[tuple[str, int], int]]:
+        """Logs and segments that a start has left: `remaining`, `remaining_segments` of it."""
+        return self.loading.remaining, self.loading.remaining_segments
 
     @property
     def offline_count(self) -> int:

@@ -63,6 +63,9 @@ class LogLoading:
         self._errors: dict[str, BaseException] = {}
         self._waiting: dict[str, deque[LoadTask]] = {}
         self._running: dict[str, int] = {}
+        self._tasks: dict[tuple[str, int], LoadTask | None] = {}
+        """The log that each thread of a log directory opens now."""
+        self._next_ms: int | None = None
         self._told_ms: dict[str, int] = {}
         self.is_stopped = False
         """True if no further log is opened."""
@@ -120,7 +123,9 @@ class LogLoading:
                 LogLevel.INFO, "logs_found", path=path, logs=len(tasks), clean_shutdown=is_clean
             )
             for thread in range(self._config.upkeep.recovery_threads):
+                self._tasks[path, thread] = None
                 self._open_next(path, thread)
+        self._next_ms = self._services.now_ms + PROGRESS_MS
         self._finish_if_done()
 
     def _fail(self, path: str, reason: BaseException) -> None:
@@ -131,7 +136,7 @@ class LogLoading:
         waiting = self._waiting.get(path)
         if not waiting or self.is_stopped:
             return
-        task = waiting.popleft()
+        task = self._tasks[path, thread] = waiting.popleft()
         self._running[path] += 1
         self._services.run(
             Lane.LOADING,
@@ -142,6 +147,7 @@ class LogLoading:
 
     def _opened(self, task: LoadTask, path: str, thread: int, error: BaseException | None) -> None:
         self._running[path] -= 1
+        self._tasks[path, thread] = None
         if error is not None:
             raise error
         try:
@@ -168,6 +174,31 @@ class LogLoading:
     def remaining(self) -> Mapping[str, int]:
         """Number of the logs that are not open yet, by log directory once it is looked through."""
         return {path: len(each) + self._running[path] for path, each in self._waiting.items()}
+
+    @property
+    def remaining_segments(self) -> Mapping[tuple[str, int], int]:
+        """Segments of the log that each thread of a log directory recovers, not checked yet."""
+        return {
+            place: 0 if task is None else task.progress.remaining
+            for place, task in self._tasks.items()
+        }
+
+    def next_ms(self) -> int | None:
+        """Instant of the next `tick`; None while no log is being opened."""
+        return self._next_ms if self.is_running else None
+
+    def tick(self) -> None:
+        """Tell how far the recovery of logs is that go on for longer, if it is time."""
+        if self._next_ms is None or self._services.now_ms < self._next_ms:
+            return
+        self._next_ms = self._services.now_ms + PROGRESS_MS
+        for task in self._tasks.values():
+            if task is None or not task.progress.remaining:
+                continue
+            segments, left = task.progress.segments, task.progress.remaining
+            name = f"{task.key[0]}-{task.key[1]}"
+            fields = {"log": name, "recovered": segments - left, "segments": segments}
+            self._log(LogLevel.INFO, "log_recovering", path=task.directory.path, **fields)
 
     def _tell_progress(self, path: str) -> None:
         now_ms = self._services.now_ms

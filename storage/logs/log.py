@@ -13,7 +13,7 @@ from storage.logs.fetched_batches import acceptable, groups_that_fit
 from storage.logs.flush_plan import FlushPlan
 from storage.logs.flushing import Flushing, RecordedEnd
 from storage.logs.log_loading import LoadedLog, LogConfig, SegmentMaker, load_log, write_again
-from storage.logs.recovery import RecoveryEvent
+from storage.logs.recovery import RecoveryEvent, RecoveryProgress
 from storage.segments.file_slice import FileSlice
 from storage.segments.open_segments import OpenSegments
 from storage.segments.rolling import AppendExtent, roll_reason
@@ -64,7 +64,7 @@ class Log:
         self._flushing.flushed_end_offset = self.log_start_offset
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913 - what a start knows, each by keyword
         cls,
         vfs: Vfs,
         directory: str,
@@ -75,6 +75,7 @@ class Log:
         rng: Rng | None = None,
         wall_ms: int = 0,
         is_clean: bool = False,
+        progress: RecoveryProgress | None = None,
     ) -> "Log":
         """Open or create the log of a directory; with `syncs_at_open` it is flushed on return.
 
@@ -86,7 +87,7 @@ class Log:
         vfs.make_directory(directory)
         flushed = 0 if recovery_point is None else recovery_point.end_offset
         maker = SegmentMaker(vfs, directory, config, rng, wall_ms)
-        loaded = load_log(maker, flushed, log_start_offset, is_clean=is_clean)
+        loaded = load_log(maker, flushed, log_start_offset, is_clean=is_clean, progress=progress)
         log = cls(maker, recovery_point, loaded)
         log.log_start_offset = max(log.log_start_offset, min(log_start_offset, log.end_offset))
         log.epoch_cache.truncate_from_start(log.log_start_offset)
@@ -108,7 +109,7 @@ class Log:
 
     @property
     def generation(self) -> int:
-        """Number of truncations since the log was opened."""
+        """Number of truncations."""
         return self._flushing.generation
 
     @property
@@ -305,9 +306,8 @@ class Log:
     # -- truncation -----------------------------------------------------------------------------
 
     def truncate_to(self, end_offset: int) -> int:
-        """Drop records at or above the offset, with the whole batch that spans it; durable.
+        """Drop records at or above the offset, with the batch that spans it; see `syncs_cuts`.
 
-        Not durable without `syncs_cuts`, but for whole segments that go and the recovery point.
         Returns the new end offset. An offset below the log start lowers that too, as in Kafka.
 
         Raises:

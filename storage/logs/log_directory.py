@@ -21,6 +21,7 @@ from storage.log_dir.partition_directories import partition_directory_name
 from storage.logs.log import Log, LogConfig
 from storage.logs.log_validator import AppendRules
 from storage.logs.offsets_record import OffsetsRecord
+from storage.logs.recovery import RecoveryProgress
 from storage.logs.retention import RetentionRules
 from storage.logs.unified_log import UnifiedLog
 from storage.producers.producer_state import ProducerStates
@@ -150,6 +151,7 @@ class LogDirectory:
         wall_ms: int,
         rng: Rng | None,
         directory_name: str | None = None,
+        progress: RecoveryProgress | None = None,
     ) -> UnifiedLog:
         """Open the log of a partition, whose directory exists; any thread, one at a time for a log.
 
@@ -168,6 +170,7 @@ class LogDirectory:
             rng=rng,
             wall_ms=wall_ms,
             is_clean=self.is_clean,
+            progress=progress,
         )
         producers = ProducerStates(name, self._producer_expiration_ms, log.log_start_offset)
         return UnifiedLog(self._vfs, name, log, producers, settings.append, wall_ms=wall_ms)

@@ -20,6 +20,7 @@ from storage.logs.recovery import (
     BatchRules,
     FileRebuilt,
     RecoveryEvent,
+    RecoveryProgress,
     SegmentsDropped,
     TailCut,
     scan_segment,
@@ -155,14 +156,22 @@ _TEMPORARY: Final = (".cleaned", ".deleted")
 
 
 def load_log(
-    maker: SegmentMaker, recovery_point: int, log_start_offset: int, *, is_clean: bool = False
+    maker: SegmentMaker,
+    recovery_point: int,
+    log_start_offset: int,
+    *,
+    is_clean: bool = False,
+    progress: RecoveryProgress | None = None,
 ) -> LoadedLog:
     """Check the directory; cut or refuse damaged segments. Of a clean log only the end is read.
+
+    `progress` tells another thread how far the check is.
 
     Raises:
         CorruptLogError: damage below the recovery point.
     """
-    return _Loader(maker, recovery_point).load(log_start_offset, is_clean=is_clean)
+    loader = _Loader(maker, recovery_point, progress or RecoveryProgress())
+    return loader.load(log_start_offset, is_clean=is_clean)
 
 
 def write_again(segments: list[Segment], flushed_end: int) -> None:
@@ -180,12 +189,15 @@ def write_again(segments: list[Segment], flushed_end: int) -> None:
 class _Loader:
     """One load of a log: its segments, its epochs and the events of its recovery."""
 
-    def __init__(self, maker: SegmentMaker, recovery_point: int) -> None:
+    def __init__(
+        self, maker: SegmentMaker, recovery_point: int, progress: RecoveryProgress
+    ) -> None:
         assert recovery_point >= 0, f"{recovery_point=}"
         self._vfs = maker.vfs
         self._directory = maker.directory
         self._config = maker.config
         self._maker = maker
+        self._progress = progress
         self._recovery_point = recovery_point
         self._required_end = 0 if maker.config.cuts_flushed_damage else recovery_point
         """A log that ends below it is refused."""
@@ -301,6 +313,7 @@ class _Loader:
         config = self._config
         rules = config.batch_rules(segments[first].base_offset, self._last_epoch)
         number = first
+        self._progress.begin(len(segments) - first)
         while number < len(segments):
             segment = segments[number]
             gap = segment.base_offset - rules.end_offset
@@ -312,6 +325,8 @@ class _Loader:
             if not self._scan_one(segments, number, rules):
                 break
             number += 1
+            self._progress.recovered()
+        self._progress.end()
         return rules.end_offset, rules.last_epoch
 
     def _scan_one(self, segments: list[Segment], number: int, rules: BatchRules) -> bool:

@@ -33,6 +33,7 @@ from storage.logs.log_tasks import (
     LoadTask,
     remove,
 )
+from storage.logs.recovery import RecoveryProgress
 from storage.logs.unified_log import SEGMENTS_MAX, UnifiedLog
 from storage.segments.segment import LOG_SUFFIX
 from storage.vfs import Vfs, base_name
@@ -166,10 +167,12 @@ class LogManager:
         logs[key] = directory
         directory.opening.add(key)
 
-        def opening() -> UnifiedLog:
+        def opening(progress: RecoveryProgress) -> UnifiedLog:
             if before is not None:
                 before()
-            return directory.open_log(key, settings, wall_ms, self._rng, name)
+            return directory.open_log(
+                key, settings, wall_ms, rng=self._rng, directory_name=name, progress=progress
+            )
 
         return LoadTask(directory, key, opening, wall_ms, is_future=name is not None)
 

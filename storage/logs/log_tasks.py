@@ -10,6 +10,7 @@ from storage.checkpoints.recovery_points import TopicAndPartition
 from storage.errors import CorruptFileError, CorruptLogError, FsyncError, OutOfSpaceError
 from storage.log_dir.partition_directories import mark_deleted, remove_partition_directory
 from storage.logs.log_directory import LogDirectory
+from storage.logs.recovery import RecoveryProgress
 from storage.logs.unified_log import UnifiedLog
 from storage.producers.producer_state import ProducerStateError
 from storage.vfs import Vfs
@@ -34,7 +35,7 @@ class LoadTask:
         self,
         directory: LogDirectory,
         key: TopicAndPartition,
-        opening: Callable[[], UnifiedLog],
+        opening: Callable[[RecoveryProgress], UnifiedLog],
         wall_ms: int,
         *,
         is_future: bool = False,
@@ -45,6 +46,8 @@ class LoadTask:
         """True for the log of a replica that moves to this log directory."""
         self.wall_ms = wall_ms
         """Wall clock when it was handed out."""
+        self.progress = RecoveryProgress()
+        """Progress, also while it runs."""
         self._opening = opening
         self.log: UnifiedLog | None = None
         self.error: Exception | None = None
@@ -53,7 +56,7 @@ class LoadTask:
     def run(self) -> None:
         """Open the log."""
         try:
-            self.log = self._opening()
+            self.log = self._opening(self.progress)
         except ERRORS as error:
             self.error = error
 

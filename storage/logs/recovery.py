@@ -44,6 +44,30 @@ class FileRebuilt(msgspec.Struct, frozen=True):
 RecoveryEvent = TailCut | SegmentsDropped | FileRebuilt
 
 
+class RecoveryProgress:
+    """Progress of the recovery of a log: the thread that loads it writes, any other reads."""
+
+    def __init__(self) -> None:
+        self.segments = 0
+        """Segments that are checked."""
+        self.remaining = 0
+        """Those of them that are not checked yet."""
+
+    def begin(self, segments: int) -> None:
+        """Begin to check so many segments."""
+        assert segments >= 0, f"{segments=}"
+        self.segments = self.remaining = segments
+
+    def recovered(self) -> None:
+        """Note the end of one."""
+        assert self.remaining > 0, "they were all checked"
+        self.remaining -= 1
+
+    def end(self) -> None:
+        """Note that no other is checked: the last one was, or the others go with a damaged one."""
+        self.remaining = 0
+
+
 class SegmentScan(msgspec.Struct):
     """The valid part of a segment: up to its end or to the first damage (`reason`)."""
 

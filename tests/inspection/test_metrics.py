@@ -283,6 +283,7 @@ def records_counts(counters: Counters) -> RecordsCounts:
         offline_replicas=26,
         offline_log_dirs=27,
         remaining_logs={"/a": 46, "/b": 0},
+        remaining_segments={("/a", 0): 47, ("/a", 1): 0},
         produce=DelayedCount(28, 29),
         fetch=DelayedCount(30, 31),
         delete_records=DelayedCount(32, 33),
@@ -322,6 +323,8 @@ def test_refusals_waits_and_sessions_under_kafkas_names() -> None:
         ("kafka_server_replicamanager_produceridcount", 45),
         ('kafka_log_logmanager_remaininglogstorecover{dir="/a"}', 46),
         ('kafka_log_logmanager_remaininglogstorecover{dir="/b"}', 0),
+        ('kafka_log_logmanager_remainingsegmentstorecover{dir="/a",threadnum="0"}', 47),
+        ('kafka_log_logmanager_remainingsegmentstorecover{dir="/a",threadnum="1"}', 0),
     ):
         assert values[name] == value, name
 

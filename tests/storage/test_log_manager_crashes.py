@@ -228,7 +228,7 @@ def test_an_error_of_a_task_is_raised_where_it_is_taken_in(error: Exception) -> 
     broker = Broker()
     task = broker.manager.create("a", 0, A, "/d", NOW)
 
-    def fails() -> None:
+    def fails(_progress: object) -> None:
         raise error
 
     failing = LoadTask(task.directory, task.key, fails, NOW)  # type: ignore[arg-type]

@@ -109,17 +109,52 @@ def test_progress_is_counted_and_logged_now_and_then() -> None:
     host.stop()
     again = Host(with_topics("a", partitions=3), host.vfs, upkeep=UpkeepConfig(recovery_threads=1))
     again.publish()
-    assert again.local.remaining_logs == {}
+    assert again.local.loading.remaining == {}
     again.work_one()
-    assert again.local.remaining_logs == {"/1": 3, "/2": 0}
+    assert again.local.loading.remaining == {"/1": 3, "/2": 0}
     again.work_one()
-    assert again.local.remaining_logs == {"/1": 2, "/2": 0}
+    assert again.local.loading.remaining == {"/1": 2, "/2": 0}
     assert again.logged("logs_loading") == []
     again._set(again.clock.now_ms + 10_000)
     again.work_one()
     assert again.logged("logs_loading") == [{"path": "/1", "loaded": 2, "logs": 3}]
     again.work()
-    assert again.local.remaining_logs == {"/1": 0, "/2": 0}
+    assert again.local.loading.remaining == {"/1": 0, "/2": 0}
+
+
+def test_the_recovery_of_a_log_is_told_while_it_lasts() -> None:
+    """By segments; apache/kafka: LogManager, LogLoader (`recoverLog`)."""
+    host = Host(with_topics("a", partitions=2)).started()
+    again = Host(with_topics("a", partitions=2), host.vfs, upkeep=UpkeepConfig(recovery_threads=2))
+    again.publish()
+    again.work_one()
+    assert again.local.loading.remaining_segments == {
+        ("/1", 0): 0,
+        ("/1", 1): 0,
+        ("/2", 0): 0,
+        ("/2", 1): 0,
+    }
+    loading = again.local.loading
+    task = loading._tasks["/1", 1]
+    assert task is not None
+    task.progress.begin(5)
+    task.progress.recovered()
+    assert again.local.loading.remaining_segments["/1", 1] == 4
+    began_ms = again.clock.now_ms
+    assert loading.next_ms() == began_ms + 10_000
+    again._set(began_ms + 9_999)
+    again.local.tick()
+    assert again.logged("log_recovering") == []
+    again._set(began_ms + 10_000)
+    assert again.local.next_ms() == began_ms + 10_000
+    again.local.tick()
+    log = f"{task.key[0]}-{task.key[1]}"
+    told = {"path": "/1", "log": log, "recovered": 1, "segments": 5}
+    assert again.logged("log_recovering") == [told]
+    assert loading.next_ms() == began_ms + 20_000
+    again.work()
+    assert again.local.loading.remaining_segments["/1", 1] == 0
+    assert loading.next_ms() is None
 
 
 def test_a_damaged_tail_is_cut_and_told() -> None:
