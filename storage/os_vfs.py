@@ -98,6 +98,11 @@ class OsFile:
         except OSError as error:
             raise FsyncError(self._path, str(error)) from error
 
+    @property
+    def path(self) -> str:
+        """The name that it was opened by; no part of `VfsFile`."""
+        return self._path
+
     def fileno(self) -> int:
         """The descriptor, for `os.sendfile` while this handle is open; no part of `VfsFile`."""
         assert self._descriptor is not None, f"{self._path} is closed"

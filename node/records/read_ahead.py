@@ -12,7 +12,7 @@ from typing import Final
 
 from node.worker import Worker
 from storage.os_vfs import OsFile
-from storage.vfs import VfsFile
+from storage.vfs import VfsFile, parent
 
 PROBE_BYTES: Final = 128 * 1024
 """Distance of the places that are looked at: Linux reads ahead at least as much by default."""
@@ -41,23 +41,27 @@ def is_cached(file: VfsFile, position: int, size: int) -> bool:
 
 
 class ReadAhead:
-    """A thread that reads bytes of files into the page cache; it begins with the first."""
+    """Threads that read bytes of files into the page cache: one for each log directory.
+
+    A disk that is stuck holds up no other. A thread begins with the first read of its directory.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._worker: Worker | None = None
+        self._workers: dict[str, Worker] = {}
 
     def fill(self, file: VfsFile, position: int, size: int, done: Callable[[], None]) -> None:
         """Read the bytes, then call `done` in the loop; an error is met by who reads next."""
-        if self._worker is None:
-            self._worker = Worker(self._loop, "read-ahead")
-        shared = file.share()
-        self._worker.submit(partial(_read, shared, position, size), lambda _error: done())
+        log_dir = parent(parent(file.path)) if isinstance(file, OsFile) else ""
+        worker = self._workers.get(log_dir)
+        if worker is None:
+            worker = self._workers[log_dir] = Worker(self._loop, f"read-ahead {log_dir}")
+        worker.submit(partial(_read, file.share(), position, size), lambda _error: done())
 
     def close(self) -> None:
         """Wait a little for what is being read."""
-        if self._worker is not None:
-            self._worker.close(CLOSE_WAIT_S)
+        for worker in self._workers.values():
+            worker.close(CLOSE_WAIT_S / len(self._workers))
 
 
 def _read(file: VfsFile, position: int, size: int) -> None:
