@@ -43,6 +43,12 @@ class Work:
         self._effects = effects
         self._awaited = _Awaited[BaseException | None]()
         self._idle: Callable[[], None] | None = None
+        self.progress = 0
+        """Another number whenever some work, or a part of one, has ended."""
+
+    def went_on(self) -> None:
+        """Note the end of a part of a work; any thread."""
+        self.progress += 1
 
     def run(self, lane: Lane, name: str, work: Callable[[], object], done: WorkFinished) -> None:
         """Run work in the lane of this name; `done` gets what it raised."""
@@ -50,6 +56,7 @@ class Work:
 
     def on_done(self, token: int, error: BaseException | None) -> None:
         """Take the end of a work."""
+        self.went_on()
         self._awaited.end(token, error)
         self._tell_if_idle()
 

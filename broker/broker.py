@@ -185,7 +185,7 @@ class Broker:
         """Keys of the APIs that are served here, and not by the kernel."""
         self._front = self._make_front(handlers)
         self._is_serving = False
-        self._pulse = Pulse(self._clock, self._effects)
+        self._pulse = Pulse(self._clock, self._effects, self._work)
         self._timed: tuple[Timed, ...] = (
             self._front, self._replicas, self._local, self._fetchers, self._links,
             self._pulse,
@@ -300,7 +300,7 @@ class Broker:
             **dict.fromkeys(self._later_table(), later),
             ImagePublished: self._publish,
             BrokerEpochChanged: self._on_epoch,
-            StopRequested: lambda _: self._local.stop(),
+            StopRequested: self._stop,
             TimeAdvanced: lambda _: None,  # timers run in `settle`
         }
 
@@ -436,6 +436,10 @@ class Broker:
 
     def _broker_of(self, node_id: NodeId) -> BrokerRegistration | None:
         return self._image.brokers.get(node_id)
+
+    def _stop(self, _event: StopRequested) -> None:
+        self._local.stop()
+        self._pulse.stop()
 
     def _publish(self, event: ImagePublished) -> None:
         self._image = event.image

@@ -42,6 +42,10 @@ class Services(msgspec.Struct, frozen=True):
         """Run work in the lane of this name, off the step thread."""
         self.work.run(lane, name, work, done)
 
+    def went_on(self) -> None:
+        """Note that a part of a work has ended; called in any thread."""
+        self.work.went_on()
+
     def when_idle(self, idle: Callable[[], None]) -> None:
         """Tell once when all work has ended."""
         self.work.when_idle(idle)

@@ -7,6 +7,7 @@ apache/kafka: core/.../log/LogManager.scala (`shutdown`)
 """
 
 from collections import deque
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final
@@ -25,7 +26,8 @@ CLOSERS: Final = 8
 class _Closing:
     """The closing of one log directory."""
 
-    def __init__(self, directory: LogDirectory) -> None:
+    def __init__(self, directory: LogDirectory, went_on: Callable[[], None]) -> None:
+        self._went_on = went_on
         self.directory = directory
         self.left: deque[UnifiedLog] = deque(directory.open_logs)
         """Logs that no thread has begun to close."""
@@ -42,6 +44,7 @@ class _Closing:
             except IndexError:
                 return
             log.close()
+            self._went_on()
 
 
 class LogClosing:
@@ -64,7 +67,7 @@ class LogClosing:
     def start(self) -> None:
         """Close them, each in its lanes."""
         for path in sorted(self._open):
-            closing = _Closing(self._manager.directories[path])
+            closing = _Closing(self._manager.directories[path], self._services.went_on)
             closing.running = max(1, min(CLOSERS, len(closing.left)))
             for thread in range(closing.running):
                 done = partial(self._logs_closed, closing)

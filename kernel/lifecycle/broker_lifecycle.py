@@ -16,6 +16,11 @@ import msgspec
 
 from kernel.config import NodeConfig
 from kernel.effects import Effect, Exit, Log, LogLevel
+from kernel.lifecycle.controlled_shutdown import (
+    SHUTDOWN_MS_MAX,
+    SHUTDOWN_POLL_MS,
+    why_given_up,
+)
 from kernel.lifecycle.controller_link import ControllerLink
 from kernel.lifecycle.cordoned_directories import cordoned_directories
 from kernel.lifecycle.registration_refusal import (
@@ -48,10 +53,6 @@ if TYPE_CHECKING:
 
 REGISTRATION_BACKOFF_MS: Final = 20
 CATCH_UP_POLL_MS: Final = 10
-SHUTDOWN_POLL_MS: Final = 20
-SHUTDOWN_MS_MAX: Final = 5_000
-"""Longest controlled shutdown; then the broker stops, and its session times out. It stops at once
-when a majority of the voters is gone, as when all nodes are stopped together."""
 SECURITY_PLAINTEXT: Final = 0
 UNREGISTERED: Final = "the broker could not register"
 """Start of the exit reason when the controller is missing or refuses the registration."""
@@ -140,6 +141,8 @@ class BrokerLifecycle:
         """Finalized feature levels in the newest image."""
         self._cordoned: tuple[UUID, ...] | None = None
         self._shutdown_deadline_ms: int | None = None
+        self.heard_ms = 0
+        """Time of the last answer in a controlled shutdown, or of its begin."""
         self._is_image_fenced = True
 
     def start(self) -> None:
@@ -181,7 +184,7 @@ class BrokerLifecycle:
             return
         self._become(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
         now_ms = self._clock.now_ms
-        self._shutdown_deadline_ms = now_ms + SHUTDOWN_MS_MAX
+        self._shutdown_deadline_ms, self.heard_ms = now_ms + SHUTDOWN_MS_MAX, now_ms
         self._timers.set(SHUTDOWN_CHECK, now_ms + SHUTDOWN_POLL_MS)
         if not self._is_waiting:
             self._timers.set(HEARTBEAT, now_ms)
@@ -299,14 +302,12 @@ class BrokerLifecycle:
 
     def _give_up_shutdown(self, deadline_ms: int) -> None:
         """Stop without the controller's permission if it is late or there can be none."""
-        if self._clock.now_ms >= deadline_ms:
-            level, reason = LogLevel.WARN, "time-out"
-        elif self._controller.is_quorum_refused():
-            level, reason = LogLevel.INFO, "no quorum"  # usual: all nodes are stopped together
-        else:
-            return
-        self._effects.append(Log(level, "controlled_shutdown_given_up", {"reason": reason}))
-        self._shut_down()
+        now_ms, is_refused = self._clock.now_ms, self._controller.is_quorum_refused()
+        given_up = why_given_up(now_ms - self.heard_ms, deadline_ms - now_ms, is_refused=is_refused)
+        if given_up is not None:
+            level, reason = given_up
+            self._effects.append(Log(level, "controlled_shutdown_given_up", {"reason": reason}))
+            self._shut_down()
 
     # ---- registration ------------------------------------------------------------------------
 
@@ -469,6 +470,7 @@ class BrokerLifecycle:
     def _advance(self, answer: "BrokerHeartbeatResponse") -> int:
         """Advance the state by a heartbeat response; return the pause before the next request."""
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            self.heard_ms = self._clock.now_ms
             if answer.should_shut_down:
                 self._shut_down()
             return SHUTDOWN_POLL_MS

@@ -28,10 +28,10 @@ from wire.messages.codec import Entity
 from wire.types import BrokerEpoch
 
 STOP_MS_MAX: Final = 20_000
-"""Longest wait for the logs to close; then the node exits, and the next start recovers them.
+"""Longest wait for a sign that another log is closed; then the node exits, and the next start
+recovers what is left.
 
-Kafka waits without a limit of its own. With the longest controlled shutdown (5 s) it ends before
-supervisors kill what does not stop (30 s and more)."""
+Kafka waits without a limit, also for a disk that is stuck."""
 
 
 SILENT_MS_MIN: Final = 5_000
@@ -96,8 +96,10 @@ class Records:
         self._effects.append(TellBrokerEpoch(BrokerEpoch(epoch)))
 
     def note_alive(self) -> None:
-        """Note a sign of life."""
+        """Note a sign of life; while the records stop it says that they are nearer to their end."""
         self._alive_ms = self._clock.now_ms
+        if self._is_stopping and not self._has_stopped:
+            self._timers.set(RECORDS_STOP, self._clock.now_ms + STOP_MS_MAX)
 
     def are_silent(self) -> bool:
         """Return True if they are found without a sign of life for a session, for the second time.

@@ -12,10 +12,14 @@ from msgspec.structs import replace
 from kernel.effects import Effect, Exit, Log, LogLevel
 from kernel.lifecycle.broker_lifecycle import (
     REGISTRATION_BACKOFF_MS,
-    SHUTDOWN_POLL_MS,
     BrokerLifecycle,
     BrokerState,
     Incarnation,
+)
+from kernel.lifecycle.controlled_shutdown import (
+    SHUTDOWN_MS_MAX,
+    SHUTDOWN_POLL_MS,
+    UNHEARD_MS_MAX,
 )
 from kernel.lifecycle.controller_link import ControllerLink
 from kernel.lifecycle.controller_registration import BACKOFF_MS_MIN, ControllerRegistration
@@ -108,6 +112,11 @@ class Rig:
         name = "BrokerHeartbeat" if api_key == BROKER_HEARTBEAT else "BrokerRegistration"
         body = default_entity(getattr(newest(api_key, "response"), f"{name}Response"))
         answered(dataclasses.replace(body, error_code=error, **fields))
+
+    def given_up(self) -> list[object]:
+        """Reasons for which a controlled shutdown was given up."""
+        logs = (effect for effect in self.effects if isinstance(effect, Log))
+        return [log.fields["reason"] for log in logs if log.event == "controlled_shutdown_given_up"]
 
     def register(self) -> None:
         self.lifecycle.start()
@@ -286,6 +295,39 @@ def test_a_controlled_shutdown_is_given_up_at_a_check() -> None:
     assert rig.lifecycle.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
     rig.pass_time(1)
     assert rig.lifecycle.state is BrokerState.SHUTTING_DOWN
+
+
+def test_a_controlled_shutdown_lasts_minutes_while_the_controller_answers() -> None:
+    """apache/kafka: KafkaBroker.shutdown. Each answer says that it may not stop yet."""
+    rig = Rig()
+    rig.run()
+    rig.lifecycle.request_shutdown()
+    for _ in range(SHUTDOWN_MS_MAX // 4_000):
+        rig.pass_time(4_000 - SHUTDOWN_POLL_MS)
+        assert rig.lifecycle.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        rig.answer()
+        rig.pass_time(SHUTDOWN_POLL_MS)
+    assert rig.lifecycle.state is BrokerState.SHUTTING_DOWN
+    assert rig.given_up() == ["time-out"]
+
+
+@pytest.mark.parametrize("code", [None, ErrorCode.not_controller])
+def test_a_controlled_shutdown_ends_some_seconds_after_the_last_answer(code: Any) -> None:
+    """A refusal is none."""
+    rig = Rig()
+    rig.run()
+    rig.pass_time(100_000)
+    rig.answer()
+    rig.lifecycle.request_shutdown()
+    rig.answer()
+    rig.pass_time(3_000)
+    if code is not None:
+        rig.answer(code)
+    rig.pass_time(UNHEARD_MS_MAX - 3_000 - SHUTDOWN_POLL_MS)
+    assert rig.lifecycle.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+    rig.pass_time(SHUTDOWN_POLL_MS)
+    assert rig.lifecycle.state is BrokerState.SHUTTING_DOWN
+    assert rig.given_up() == ["the controller does not answer"]
 
 
 @pytest.mark.parametrize("begin", [Rig.run, lambda rig: rig.lifecycle.start()])

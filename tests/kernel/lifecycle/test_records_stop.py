@@ -6,7 +6,7 @@ from kernel import events
 from kernel.effects import Exit, PublishImage, StopRecords
 from kernel.lifecycle.broker_lifecycle import BrokerState
 from kernel.lifecycle.records import STOP_MS_MAX
-from network.timers import RECORDS_STOP
+from network.timers import NEVER_MS, RECORDS_STOP
 from tests.kernel.harness import World
 from tests.kernel.port import PORT, broker_of, lifecycle_of, post, serving_world, told
 
@@ -109,6 +109,26 @@ def test_records_that_do_not_stop_are_given_up() -> None:
     assert found_files(world) == [False, False]
     [line] = [log for log in world.nodes[1].logs if log.event == "records_stop_given_up"]
     assert line.fields == {"waited_ms": STOP_MS_MAX}
+
+
+def test_records_that_go_on_closing_are_waited_for() -> None:
+    world = stopping_world()
+    for _ in range(5):
+        world.run_for(STOP_MS_MAX - 1_000)
+        assert world.nodes[1].exit is None
+        post(world, 1, events.RecordsAlive())
+    world.run_for(STOP_MS_MAX - 1)
+    assert world.nodes[1].exit is None
+    assert run_to_exit(world) <= 100
+    assert found_files(world) == [False, False]
+
+
+def test_a_sign_behind_their_end_does_not_wait_again() -> None:
+    world = stopping_world(3)
+    world.run_for(STOP_MS_MAX)
+    kernel = world.kernel(1)
+    post(world, 1, events.RecordsAlive())
+    assert kernel._clock.timers.at_ms[RECORDS_STOP] == NEVER_MS
 
 
 def test_records_that_stop_after_they_were_given_up_are_clean_all_the_same() -> None:

@@ -197,7 +197,10 @@ def test_a_broker_that_is_unregistered_while_it_leaves_does_not_register_again()
     [given_up] = [
         log for log in world.nodes[leaving].logs if log.event == "controlled_shutdown_given_up"
     ]
-    assert (given_up.level, given_up.fields) == (LogLevel.WARN, {"reason": "time-out"})
+    assert (given_up.level, given_up.fields) == (
+        LogLevel.WARN,
+        {"reason": "the controller does not answer"},
+    )
     assert world.nodes[leaving].exit == Exit(0, "shut down")
 
 
