@@ -32,6 +32,8 @@ from wire.steps import Aside, Steps, finished
 from wire.types import Offset
 
 NO_TIMESTAMP_MS: Final = -1
+ANY_AGE_MS: Final = (1 << 63) - 1
+"""`message.timestamp.before.max.ms` without a bound, its default."""
 WITHOUT_KEY: Final = "Compacted topic cannot accept message without key"
 """Begin of the error of such a record."""
 SLICE: Final = 128
@@ -69,7 +71,7 @@ class AppendRules(msgspec.Struct, frozen=True, kw_only=True):
     batch_bytes_max: int = 1_048_588
     """`max.message.bytes`; inclusive."""
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
-    before_ms_max: int = (1 << 63) - 1
+    before_ms_max: int = ANY_AGE_MS
     """`message.timestamp.before.max.ms`; inclusive."""
     after_ms_max: int = 3_600_000
     """`message.timestamp.after.max.ms`; inclusive."""
@@ -269,15 +271,18 @@ def _codec_of(header: BatchHeader) -> Codec:
 
 def _needs_records(header: BatchHeader, rules: AppendRules, wall_ms: int) -> bool:
     if rules.timestamp_type is _APPEND_TIME:
-        is_untimely = header.is_log_append_time
+        may_be_untimely = header.is_log_append_time
     else:
-        is_untimely = _is_out_of_range(
-            header.base_timestamp_ms, rules, wall_ms
-        ) or _is_out_of_range(header.max_timestamp_ms, rules, wall_ms)
+        # The header has the first and the largest timestamp, but not the smallest.
+        may_be_untimely = (
+            (rules.before_ms_max < ANY_AGE_MS and header.records_count > 1)
+            or _is_out_of_range(header.base_timestamp_ms, rules, wall_ms)
+            or _is_out_of_range(header.max_timestamp_ms, rules, wall_ms)
+        )
     return (
         rules.is_compacted
         or rules.validates_records
-        or is_untimely
+        or may_be_untimely
         or (rules.codec is not None and header.attributes & CODEC_MASK != rules.codec)
     )
 
@@ -368,6 +373,8 @@ class _RecordErrors:
         self._partition = partition
         self._wall_ms = wall_ms
         self._code = ErrorCode.invalid_record
+        # Kafka reads no keys and values of a compressed batch that keeps its codec.
+        self._is_partial = header.codec is not Codec.NONE and rules.codec in (None, header.codec)
         self._errors: list[RecordError] = []
         self._count = 0
         """Records that were looked at."""
@@ -386,7 +393,7 @@ class _RecordErrors:
                 errors.append(RecordError(index, _out_of_range(record, rules, wall_ms)))
             elif claims_append_time:
                 self._code = ErrorCode.invalid_timestamp
-                errors.append(RecordError(index, _wrong_type(record)))
+                errors.append(RecordError(index, _wrong_type(record, is_partial=self._is_partial)))
         self._count += len(records)
         assert self._count <= self._header.records_count, f"{self._count=}"
 
@@ -406,12 +413,14 @@ def _out_of_range(record: RecordView, rules: AppendRules, wall_ms: int) -> str:
     )
 
 
-def _wrong_type(record: RecordView) -> str:
-    shown = f"offset={record.offset}, timestamp={record.timestamp_ms}"
-    shown = f"{shown}, key={len(record.key or b'')} bytes, value={len(record.value or b'')}"
+def _wrong_type(record: RecordView, *, is_partial: bool) -> str:
+    absent = -1 if is_partial else 0
+    key, value = (absent if each is None else len(each) for each in (record.key, record.value))
+    name = "PartialDefaultRecord" if is_partial else "DefaultRecord"
     return (
-        f"Invalid timestamp type in message DefaultRecord({shown} bytes). Producer"
-        " should not set timestamp type to LogAppendTime."
+        f"Invalid timestamp type in message {name}(offset={record.offset}, timestamp="
+        f"{record.timestamp_ms}, key={key} bytes, value={value} bytes). Producer should not set"
+        " timestamp type to LogAppendTime."
     )
 
 

@@ -273,6 +273,19 @@ def test_only_the_records_out_of_range_are_named():
     assert [each.batch_index for each in error.record_errors] == [1]
 
 
+def test_a_record_that_is_older_than_the_first_is_found():
+    data = made(3, timestamps_ms=(NOW_MS, NOW_MS - 1001, NOW_MS))
+    assert [each.batch_index for each in rejection(data, TIGHT).record_errors] == [1]
+    assert judge(data).buffer == data, "without a bound of the age no record is decoded"
+
+
+def test_of_a_single_record_the_header_says_all():
+    nonsense = bytearray(made())
+    nonsense[61] ^= 0x40
+    nonsense[17:21] = crc32c.crc32c(bytes(nonsense[21:])).to_bytes(4, "big")
+    assert judge(bytes(nonsense), TIGHT).buffer == nonsense
+
+
 def test_the_default_range_is_an_hour_ahead_and_everything_behind():
     judge(made(timestamp_ms=0))
     judge(made(timestamp_ms=NOW_MS + HOUR_MS))
@@ -322,6 +335,22 @@ def test_a_producer_may_not_claim_the_time_of_the_leader():
             " bytes, value=1 bytes). Producer should not set timestamp type to LogAppendTime.",
         ),
     )
+
+
+@pytest.mark.parametrize(
+    ("codec", "to", "shown"),
+    [
+        (Codec.GZIP, None, "PartialDefaultRecord(offset=0, timestamp=%d, key=-1 bytes"),
+        (Codec.GZIP, Codec.GZIP, "PartialDefaultRecord(offset=0, timestamp=%d, key=-1 bytes"),
+        (Codec.GZIP, Codec.LZ4, "DefaultRecord(offset=0, timestamp=%d, key=0 bytes"),
+        (Codec.NONE, None, "DefaultRecord(offset=0, timestamp=%d, key=0 bytes"),
+    ],
+)
+def test_keys_of_a_compressed_batch_that_keeps_its_codec_are_not_read(codec, to, shown):
+    rules = AppendRules(timestamp_type=TimestampType.LOG_APPEND_TIME, codec=to)
+    error = rejection(made(attributes=codec | LOG_APPEND_TIME_BIT, key=None), rules)
+    text = f"Invalid timestamp type in message {shown % NOW_MS}, value=1 bytes). Producer"
+    assert error.record_errors[0].message.startswith(text)
 
 
 def test_on_a_topic_of_create_time_the_claim_is_taken_out():
