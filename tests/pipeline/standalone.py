@@ -27,13 +27,29 @@ def spark_home() -> Path:
 
 
 class Tasks(NamedTuple):
-    """Tasks by an executor's log so far: their numbers in the application, by stage."""
+    """Tasks by the logs of executors so far.
 
-    running: dict[int, int]
+    Args:
+        running: stage of each, by its application and its number, which is unique only in there.
+        finished: how many, of all applications.
+    """
+
+    running: dict[tuple[str, int], int]
     finished: int
 
     def in_stage(self, stage: int) -> bool:
         return any(one >= stage for one in self.running.values())
+
+
+def tasks_of(folder: Path) -> Tasks:
+    """The tasks of the executors that a worker, whose folder this is, has started."""
+    started: dict[tuple[str, int], int] = {}
+    ended: set[tuple[str, int]] = set()
+    for log in sorted(folder.glob("app-*/*/stderr")):
+        application, text = log.parent.parent.name, log.read_text(errors="replace")
+        started |= {(application, int(one[3])): int(one[2]) for one in _RUNNING.finditer(text)}
+        ended |= {(application, int(one[3])) for one in _FINISHED.finditer(text)}
+    return Tasks({key: stage for key, stage in started.items() if key not in ended}, len(ended))
 
 
 class Worker(NamedTuple):
@@ -43,11 +59,16 @@ class Worker(NamedTuple):
     folder: Path
 
     def tasks(self) -> Tasks:
-        logs = sorted(self.folder.glob("app-*/*/stderr"))
-        text = "".join(path.read_text(errors="replace") for path in logs)
-        ended = {int(found[3]) for found in _FINISHED.finditer(text)}
-        running = {int(found[3]): int(found[2]) for found in _RUNNING.finditer(text)}
-        return Tasks({k: v for k, v in running.items() if k not in ended}, len(ended))
+        return tasks_of(self.folder)
+
+    def dies_while(self, is_so: Callable[[], bool]) -> bool:
+        """Kill it if this holds while it stands still; else it goes on, and False."""
+        os.killpg(self.process.pid, signal.SIGSTOP)
+        if is_so():
+            self.kill()
+            return True
+        os.killpg(self.process.pid, signal.SIGCONT)
+        return False
 
     def kill(self) -> None:
         """As if the machine lost power: nobody on it gets to say a word."""

@@ -35,18 +35,19 @@ pytestmark = [
 ]
 SMALL = {"spark.executor.memory": "500m", "spark.driver.memory": "500m"}
 CONF = [part for key, value in SMALL.items() for part in ("--conf", f"{key}={value}")]
+ON_BOTH = SMALL | {
+    "spark.cores.max": "2",
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s",
+}
+"""No task before both workers, which have a core each, are there: else one may do them all. Two
+tasks of a stage then begin on different workers: each core that is free is offered one."""
+ON_BOTH_CONF = [part for key, value in ON_BOTH.items() for part in ("--conf", f"{key}={value}")]
 SEGMENTS = 12
 BATCHES = 60
 RECORDS = 100
 # Stages of a history job: 0 scan, 1 decode, 2 fold of the partitions, one task per 65,536 records.
 DECODE, FOLD = 1, 2
-ON_BOTH = {
-    "spark.cores.max": "2",
-    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-    "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
-}
-"""No task before both workers, which have a core each, are there: else one may do them all."""
-
 
 VOLATILE = ("run_id", "seconds", "max_rss")
 
@@ -99,14 +100,14 @@ def left_overs(out: Path) -> list[Path]:
     return [path for path in out.rglob("*") if path.name.endswith(".tmp") or "_tmp" in path.parts]
 
 
-def reaches(job: Job, worker: Worker, stage: int, ended: int = 0) -> bool:
-    """True if the worker comes to run a task of that stage, or a later one, before the job ends."""
+def dies_in(job: Job, worker: Worker, stage: int, ended: int = 0) -> bool:
+    """Kill a worker while it runs a task of that stage, or a later one; False if the job ends."""
 
     def is_there() -> bool:
         found = worker.tasks()
         return found.in_stage(stage) and found.finished >= ended
 
-    return wait_until(job.process, is_there)
+    return wait_until(job.process, lambda: is_there() and worker.dies_while(is_there))
 
 
 def test_an_audit_survives_the_loss_of_a_worker(tmp_path: Path) -> None:
@@ -117,12 +118,10 @@ def test_an_audit_survives_the_loss_of_a_worker(tmp_path: Path) -> None:
     assert len(expected["findings"]) > SEGMENTS
     out = tmp_path / "out"
     with running_cluster(tmp_path / "cluster") as cluster:
-        command = submitted(cluster.url, SMALL, *audit, "--spark", "--output", str(out))
+        command = submitted(cluster.url, ON_BOTH, *audit, "--spark", "--output", str(out))
         job = Job(command, tmp_path / "job.log")
         victim, survivor = cluster.workers
-        assert reaches(job, victim, 0, ended=4), job.errors()
-        victim.kill()
-        assert victim.tasks().running
+        assert dies_in(job, victim, 0, ended=4), job.errors()
         assert job.end() == 1, job.errors()
         assert survivor.tasks().finished > 3 * SEGMENTS  # also what the victim had finished
     assert "Lost executor" in job.errors()
@@ -139,12 +138,10 @@ def test_a_history_survives_the_loss_of_every_worker(tmp_path: Path, spark: obje
     expected = tables(tmp_path / "alone")
     out = tmp_path / "out"
     with running_cluster(tmp_path / "cluster") as cluster:
-        master = ["--master", cluster.url, *CONF]
+        master = ["--master", cluster.url, *ON_BOTH_CONF]
         job = Job(command_line(*history, *master, "--output", str(out)), tmp_path / "job.log")
         for victim, stage in zip(cluster.workers, (DECODE, FOLD), strict=True):
-            assert reaches(job, victim, stage), job.errors()
-            victim.kill()
-            assert victim.tasks().running
+            assert dies_in(job, victim, stage), job.errors()
         cluster.add_worker()
         assert job.end() == 0, job.errors()
         assert cluster.workers[2].tasks().finished
@@ -181,8 +178,7 @@ def test_a_job_gives_on_a_cluster_what_it_gives_on_one_machine(
     code = main([*command, "--master", "local[*]", "--output", str(alone)])
     assert code == (1 if job == "linearize" else 0)  # half of the histories were changed
     before = [worker.tasks().finished for worker in idle_cluster.workers]
-    both = [part for key, value in ON_BOTH.items() for part in ("--conf", f"{key}={value}")]
-    master = ["--master", idle_cluster.url, *CONF, *both]
+    master = ["--master", idle_cluster.url, *ON_BOTH_CONF]
     process = Job(command_line(*command, *master, "--output", str(out)), tmp_path / "job.log")
     assert process.end() == code, process.errors()
     assert tables(out) == tables(alone)
@@ -191,11 +187,20 @@ def test_a_job_gives_on_a_cluster_what_it_gives_on_one_machine(
     assert all(now > was for now, was in zip(after, before, strict=True))
 
 
-def writer_of(folder: Path) -> int | None:
-    """The Python worker that is writing below a folder: its file's name says the process."""
-    for path in folder.rglob(".*.tmp"):
-        return int(path.name.split(".")[-2])
-    return None
+def writers_of(folder: Path) -> set[int]:
+    """The Python workers that are writing below a folder: a file's name says the process."""
+    return {int(path.name.split(".")[-2]) for path in folder.rglob(".*.tmp")}
+
+
+def a_writer_dies(folder: Path) -> bool:
+    """Kill a Python worker while it writes below a folder; False if there is none."""
+    for pid in writers_of(folder):
+        os.kill(pid, signal.SIGSTOP)
+        is_writing = pid in writers_of(folder)
+        os.kill(pid, signal.SIGKILL if is_writing else signal.SIGCONT)
+        if is_writing:
+            return True
+    return False
 
 
 @pytest.mark.parametrize("job", ["history", "export"])
@@ -209,15 +214,7 @@ def test_a_python_worker_that_is_killed_costs_an_attempt(
     expected = tables(tmp_path / "alone")
     out = tmp_path / "out"
     process = Job(command_line(*command, *CONF, "--output", str(out)), tmp_path / "job.log")
-    pids: list[int] = []
-
-    def is_writing() -> bool:
-        found = writer_of(out)
-        pids.extend([] if found is None else [found])
-        return bool(pids)
-
-    assert wait_until(process.process, is_writing), process.errors()
-    os.kill(pids[0], signal.SIGKILL)
+    assert wait_until(process.process, lambda: a_writer_dies(out)), process.errors()
     assert process.end() == 0, process.errors()
     assert "Python worker exited unexpectedly" in process.errors()
     assert tables(out) == expected
