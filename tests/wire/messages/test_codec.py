@@ -16,7 +16,6 @@ from wire.api_table import SCHEMAS, ListenerKind, apis
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.messages.body_walk import checked_body
 from wire.messages.codec import (
-    _REPEATED,
     decode_request,
     decode_response,
     default_request,
@@ -31,7 +30,6 @@ from wire.messages.codec import (
 from wire.messages.conversion import (
     converter,
     default_entity,
-    entity_of,
     field_types,
     is_nullable,
 )
@@ -243,44 +241,6 @@ def test_null_for_a_list_that_cannot_be_null_is_refused(api_key, version, topics
     decode_request(header.api_key, header.api_version, body)
     with pytest.raises(RemoteProtocolError, match="cannot be null"):
         decode_request(api_key, version, body[:at] + null + body[at + len(empty) :])
-
-
-@pytest.mark.parametrize("kind", ["request", "response"])
-@pytest.mark.parametrize("api_key", sorted(_REPEATED))
-def test_what_is_kept_is_immutable_and_equal_only_with_equal_bytes(api_key, kind):
-    """Codecs of these APIs remember by value: no list, no float (0.0 is -0.0, the bytes differ)."""
-    for version in sorted(schema_name_map[api_key_map[api_key]]):
-        waiting = [entity_class(api_key, version, kind)]
-        while waiting:
-            entity = waiting.pop()
-            assert entity.__dataclass_params__.frozen, entity
-            for field in dataclasses.fields(entity):
-                of = field_types(entity)[field.name]
-                inner = entity_of(of)
-                assert inner is not None or field.metadata["kafka_type"] != "float64", field
-                assert "list" not in str(of), field
-                waiting += [] if inner is None else [inner]
-
-
-def test_kept_bodies_are_found_by_their_exact_bytes():
-    heartbeat = newest(63, "request")
-    body = default_entity(heartbeat.BrokerHeartbeatRequest)
-    frames = [
-        encode_request(63, 1, 5, "c", dataclasses.replace(body, broker_epoch=epoch))
-        for epoch in (7, 8, 7)
-    ]
-    assert frames[0] == frames[2] != frames[1]
-    position = split_request(frames[0])[1]
-    contents = [frame[position:] for frame in frames]
-    read = [decode_request(63, 1, content) for content in contents]
-    assert [one.broker_epoch for one in read] == [7, 8, 7]
-    for at in range(len(contents[0])):
-        damaged = contents[0][:at] + bytes((contents[0][at] ^ 1,)) + contents[0][at + 1 :]
-        with contextlib.suppress(RemoteProtocolError):
-            assert decode_request(63, 1, damaged) != read[0]
-    for _ in range(2):  # what cannot be read is not kept either
-        with pytest.raises(RemoteProtocolError):
-            decode_request(63, 1, contents[0][:-1])
 
 
 def test_a_field_without_a_default_is_zero():
