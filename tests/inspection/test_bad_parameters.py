@@ -8,6 +8,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 import pytest
+import pytest_asyncio
 from yarl import URL
 
 from inspection.parameters import Choice, Flag, Parameter, Place, WholeNumber
@@ -15,6 +16,8 @@ from inspection.routes import ROUTES, STREAM_PARAMETERS
 from tests.inspection.conftest import Site, open_site, ready_world
 from tests.inspection.records import Beside
 from tests.kernel.harness import World
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 STREAM = "/v1/metadata/stream"
 VALID = {
@@ -32,7 +35,7 @@ def served_world() -> World:
     return ready_world()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(served_world: World) -> AsyncIterator[Site]:
     """A node with records, whose resources are all there."""
     leader = served_world.active()

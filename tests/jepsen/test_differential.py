@@ -17,7 +17,7 @@ from jepsen.linearizability.subsets import WIDTH_MAX, SubsetSearch
 from jepsen.linearizability.transitions import Transitions
 from tests.jepsen.sequential import OBJECTS, is_linearizable, random_operations
 
-QUICK_CASES = 80
+QUICK_CASES = 50
 LONG_CASES = 15_500  # for each of 8 objects
 NAMES = [type(each).__name__ for each in OBJECTS]
 

@@ -12,7 +12,7 @@ from jepsen.linearizability import check
 from jepsen.linearizability.history import INFO, OK
 from tests.jepsen.sequential import OBJECTS, LogObject, RegisterObject, random_operations
 
-QUICK_CASES = 60
+QUICK_CASES = 30
 LONG_CASES = 2_000  # for each of 8 objects and 6 changes
 NAMES = [type(each).__name__ for each in OBJECTS]
 replace = msgspec.structs.replace

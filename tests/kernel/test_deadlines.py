@@ -51,7 +51,7 @@ def check_sight(invariants, machine):
     assert past.applied == kernel.loader.end_offset
 
 
-@pytest.mark.parametrize(("seed", "duration_s"), thinned([(2, 20), (5, 20), (7, 10), (11, 20)], 2))
+@pytest.mark.parametrize(("seed", "duration_s"), thinned([(2, 10), (5, 20), (7, 20), (11, 20)], 4))
 def test_what_is_kept_is_right_at_every_step(monkeypatch, seed, duration_s):
     settle, after_step = Kernel.settle, Invariants.after_step
     settled, steps = [], []

@@ -37,15 +37,14 @@ def test_nothing_is_damaged():
 
 
 @pytest.mark.parametrize("max_bytes", [1, SIZE, 1 << 20])
-@pytest.mark.parametrize("at", [b for b in range(SIZE) if not 12 <= b < 16])
-def test_every_flipped_bit_but_those_of_the_epoch_stops_the_reader(at, max_bytes):
-    vfs, log, path = opened()
-    flip(vfs, path, 4 * SIZE + at)
-    with pytest.raises(CorruptLogError) as caught:
-        log.read(4, max_bytes)
-    assert caught.value.path == path
-    assert caught.value.position == 4 * SIZE
-    assert caught.value.reason
+def test_every_flipped_bit_but_those_of_the_epoch_stops_the_reader(max_bytes):
+    for at in (byte for byte in range(SIZE) if not 12 <= byte < 16):
+        vfs, log, path = opened()
+        flip(vfs, path, 4 * SIZE + at)
+        with pytest.raises(CorruptLogError) as caught:
+            log.read(4, max_bytes)
+        assert (caught.value.path, caught.value.position) == (path, 4 * SIZE), f"{at=}"
+        assert caught.value.reason
 
 
 def test_what_lies_before_the_damage_is_given():

@@ -154,12 +154,12 @@ def test_nobody_waits_for_a_broker_that_died_and_came_back(is_leader_leaving: bo
 
 
 def test_the_others_tell_at_once_what_they_read_of_a_broker_that_leaves_in_slices() -> None:
-    """1,500 leaders move in two batches: nobody waits for the next heartbeat, 2 s away."""
+    """1,100 leaders move in two batches: nobody waits for the next heartbeat, 2 s away."""
     world = ready_world()
     leader = world.active()
     assert leader is not None
     client = world.client(leader, "CONTROLLER")
-    assert client.create_topic("wide", partitions=4500, replicas=2).error_code is ErrorCode.none
+    assert client.create_topic("wide", partitions=3300, replicas=2).error_code is ErrorCode.none
     world.run_for(2_500)
     leaving = next(node_id for node_id in world.nodes if node_id != leader)
     world.terminate(leaving)

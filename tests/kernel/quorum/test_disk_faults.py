@@ -154,7 +154,7 @@ def test_all_disks_full_and_space_again() -> None:
         fill(world, node_id)
     answer = client.create_topic("a")
     assert answer.error_code in (ErrorCode.request_timed_out, ErrorCode.not_controller)
-    world.run_for(30_000)
+    world.run_for(10_000)
     assert len(world.alive) == 3, [node.exit for node in world.nodes.values()]
     assert all(len(said(world, i, "disk_full")) == 1 for i in world.alive)
     for node in world.nodes.values():

@@ -202,9 +202,9 @@ def test_a_fetched_snapshot_that_is_refused_is_logged_once_until_it_is_installed
     for count in (1, 2):
         vfs.bytes_max = vfs.used_bytes()
         start = log_start(world, leader_of(world))
-        create(world, leader_of(world), range(count * 100, count * 100 + 60))
+        create(world, leader_of(world), range(count * 100, count * 100 + 45))
         assert start < log_start(world, leader_of(world)), "it needs a snapshot"
-        world.run_for(20_000)
+        world.run_for(10_000)
         assert len(said(world, away, "disk_full")) == count
         vfs.bytes_max = None
         world.run_until(lambda s=start: log_start(world, away) > s)

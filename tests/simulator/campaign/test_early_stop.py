@@ -7,7 +7,8 @@ from simulator.campaign.early_stop import ReachedError, stop_at
 from simulator.campaign.run import run_seed
 from simulator.cluster.scheduler import Scheduler
 
-FAST = Options(duration_us=4_000_000, write_count=15)
+FAST = Options(node_count=1, observer_count=0, duration_us=4_000_000, write_count=15)
+"""A node that is alone: a tenth of the events."""
 
 
 def test_a_run_stops_at_an_event_behind_the_faults() -> None:

@@ -38,7 +38,7 @@ def test_one_of_ten_seeds_has_every_message_on_the_wire():
     assert not settings_of(1, Options(draws=5))[0].hands_over
 
 
-@pytest.mark.parametrize("seed", thinned([s for s in range(800, 830) if hands_over(s)], 15))
+@pytest.mark.parametrize("seed", thinned([s for s in range(800, 830) if hands_over(s)], 30))
 def test_the_run_is_the_same_as_over_bytes(seed):
     now, before = (run_seed(seed, replace(FAST, draws=draws)) for draws in (6, 5))
     assert now.invariant is None
@@ -88,7 +88,7 @@ class ProvingServerConnection(HandedServerConnection):
 made = []
 
 
-@pytest.mark.parametrize("seed", thinned([s for s in range(860, 890) if hands_over(s)], 15))
+@pytest.mark.parametrize("seed", thinned([s for s in range(860, 890) if hands_over(s)], 30))
 def test_what_is_handed_over_is_what_its_bytes_mean(seed, monkeypatch):
     made.clear()
     monkeypatch.setattr(simulator.cluster.world, "HandOver", Proving)

@@ -74,7 +74,7 @@ def test_no_other_file_is_struck(path):
 
 
 @pytest.mark.parametrize("amount", [5, 10])  # the next write; once, and until it is over
-@pytest.mark.parametrize("who", [leader, follower, observer])
+@pytest.mark.parametrize("who", thinned([follower, leader, observer], every=3))
 def test_a_node_that_cannot_write_its_log_stops_and_comes_back(world, who, amount):
     machine = who(world)
     before, end_offset = machine.incarnation, machine.kernel.core.log_end_offset

@@ -79,7 +79,7 @@ def test_a_seed_with_nothing_but_one_of_them_holds(kind):
     assert all(count > 0 for count in outcome.faults.values())
 
 
-@pytest.mark.parametrize("kind", thinned(ADDED_IN_5, 4))
+@pytest.mark.parametrize("kind", thinned(ADDED_IN_5, 8))
 def test_a_schedule_repeats_them(kind, tmp_path):
     options = replace(FAST, faults=(kind,))
     before = run_of_seed_4(kind)

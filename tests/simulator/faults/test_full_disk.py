@@ -22,5 +22,5 @@ def test_a_voter_with_space_leads_while_one_disk_is_full(place):
     assert world.probes.counts["disk_full"] > 0
     assert leader(world).id != full.id
     epoch = full.kernel.core.epoch
-    run_on(world, 30 * SECOND_US)
+    run_on(world, 15 * SECOND_US)
     assert full.kernel.core.epoch == epoch, "the full disk disturbs nobody"

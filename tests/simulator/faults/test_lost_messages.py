@@ -16,6 +16,7 @@ from simulator.faults.lost_messages import (
     LostMessages,
     rule_of,
 )
+from tests.selection import thinned
 from tests.simulator.worlds import follower, leader, quiet_world
 
 SECOND_US = 1_000_000
@@ -164,7 +165,7 @@ def test_messages_are_drawn_of_all_kinds_for_one_node_or_two():
     assert counts == {1, 2}
 
 
-@pytest.mark.parametrize("seed", [1, 2, 4])
+@pytest.mark.parametrize("seed", thinned([1, 2, 4], every=3))
 def test_seeds_with_nothing_but_lost_messages_hold(seed):
     options = Options(faults=("lost_messages",), duration_us=6_000_000, write_count=20)
     outcome = run_seed(seed, options)

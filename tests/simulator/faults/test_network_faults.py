@@ -111,7 +111,7 @@ def test_clients_of_a_healthy_broker_are_told_nothing_and_know_nothing():
     world = busy_world()
     assert not ended_badly(world)
     incarnations = [machine.incarnation for machine in world.machines.values()]
-    for amount in range(20):
+    for amount in range(10):
         machine = (leader, follower, observer)[amount % 3](world)
         strike(world, "client_links", machine, amount=amount, length_us=6 * SECOND_US)
         run_on(world, 2 * SECOND_US)

@@ -74,7 +74,7 @@ def test_a_mutant_finds_its_target_and_leaves_nothing_behind(mutant) -> None:
         assert first.unreached == second.unreached != set()
 
 
-@pytest.mark.parametrize("key", thinned(QUICK, every=6))
+@pytest.mark.parametrize("key", thinned(QUICK, every=8))
 def test_a_mutant_dies(key: str) -> None:
     mutant = mutant_of(number_of(key))
     found = hunt(mutant.number, BASES[0], seconds_max=60.0)

@@ -22,7 +22,7 @@ from wire.types import NodeId
 @pytest.fixture(scope="module")
 def quiet():
     """At rest; each test repairs what it breaks."""
-    return rested()
+    return rested(quiet_records(until_us=3_000_000))
 
 
 def test_there_is_no_rest_before_the_leaders_of_the_image_lead(quiet, monkeypatch):

@@ -8,10 +8,8 @@ from simulator.records.run import come_to_rest
 from simulator.records.world import RecordsWorld
 from tests.simulator.worlds import quiet_settings
 
-SECONDS_US = 1_000_000
 
-
-def quiet_records(until_us=3 * SECONDS_US, plan=(), **more):
+def quiet_records(until_us=1_500_000, plan=(), **more):
     """A world with records that ran so long."""
     settings = quiet_settings(observer_count=0, hands_over=False, **more)
     world = RecordsWorld(settings, Streams(1), list(plan))
