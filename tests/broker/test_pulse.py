@@ -2,7 +2,7 @@
 
 from broker.awaited import Work
 from broker.effects import Alive, Lane
-from broker.events import Now, TimeAdvanced
+from broker.events import Now, StopRequested, TimeAdvanced
 from broker.pulse import ALIVE_MS, Pulse
 from network.clock import Clock
 from tests.broker.brokers import Driven
@@ -54,3 +54,9 @@ def test_a_broker_gives_signs_while_it_serves():
     assert driven.step(TimeAdvanced()) == []
     driven.now_ms += 1
     assert driven.step(TimeAdvanced()) == [Alive()]
+    driven.step(StopRequested())
+    effects = [None]
+    for _ in range(3):  # the first may tell of what ended at the stop
+        driven.now_ms += ALIVE_MS
+        effects = driven.step(TimeAdvanced())
+    assert Alive() not in effects

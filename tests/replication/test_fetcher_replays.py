@@ -113,6 +113,20 @@ def test_other_partitions_are_fetched_meanwhile():
     assert sorted(pair.numbers()[0]) == [0, 1]
 
 
+def test_a_request_that_is_lost_meanwhile_does_not_end_the_replay():
+    """The partition was none of it, and is not delayed with the others."""
+    pair, log = diverged(count=2)
+    turn(pair)
+    pair.follower.advance(0)
+    pair.follower.budget.begin()
+    pair.lose()
+    for _ in range(PIECES):
+        turn(pair)
+    assert not log.is_replaying
+    pair.follower.advance(0)
+    assert pair.numbers()[0] == [0]
+
+
 def test_a_replay_does_not_end_the_request_in_flight():
     pair, log = diverged(count=2)
     turn(pair)

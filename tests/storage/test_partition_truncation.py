@@ -6,10 +6,11 @@ from itertools import pairwise
 import pytest
 
 from simulator.cluster.memory_vfs import MemoryVfs
+from storage.producers.producer_state import Origin
 from storage.segments.index_loading import rebuilt_indexes
 from storage.segments.segment import Segment
 from tests.storage.golden import put
-from tests.storage.test_unified_log import NOW, content, opened, produced
+from tests.storage.test_unified_log import NOW, content, marker, opened, produced
 from wire.batches.batch import encode_batch, iterate_batches
 from wire.types import LeaderEpoch, Offset
 
@@ -118,6 +119,10 @@ def test_index_files_have_no_entry_of_what_was_cut():
     assert vfs.read(f"{NAME}.index") == indexes.offsets.encode()
     assert vfs.read(f"{NAME}.timeindex") == indexes.times.encode()
     assert done_by(vfs, lambda: log.truncate_to(500, NOW)) == (0, [])
+    log.append_as_leader(produced(NOW + 10_000), 1, NOW)
+    log.close()
+    assert vfs.read(f"{NAME}.index") == indexes.offsets.encode()
+    assert vfs.read(f"{NAME}.timeindex") == indexes.times.encode()
 
 
 def test_a_wrong_entry_below_the_cut_has_all_rebuilt():
@@ -294,9 +299,13 @@ def test_a_transaction_that_is_open_in_the_snapshot_is_replayed_to_its_end():
 
 def test_stable_offsets_are_known_at_the_end_of_the_replay():
     """A transaction that ended below the high watermark holds back nothing."""
-    _, log = with_producers(5)
+    _, log = with_producers(0)
+    log.append_as_leader(produced(NOW, producer=7, attributes=1 << 4), 1, NOW)
+    log.append_as_leader(marker(1), 1, NOW, Origin.COORDINATOR)
+    for _ in range(3):
+        log.append_as_leader(produced(NOW), 1, NOW)
     log.set_high_watermark(5)
     log.truncate_to(4, NOW)
-    assert log.high_watermark == 4
+    assert (log.is_replaying, log.high_watermark) == (True, 4)
     log.replay_some(1 << 20)
     assert log.last_stable_offset == 4

@@ -4,6 +4,7 @@ import pytest
 
 from broker.config import UpkeepConfig
 from broker.effects import DirectoryFailed, Lane, Ready
+from broker.replicas.log_closing import _Closing
 from metadata.image import NO_LEADER
 from metadata.records import BrokerRegistrationChangeRecord
 from replication.leader.leadership import Leadership
@@ -155,6 +156,17 @@ def test_the_recovery_of_a_log_is_told_while_it_lasts() -> None:
     again.work()
     assert again.local.loading.remaining_segments["/1", 1] == 0
     assert loading.next_ms() is None
+
+
+def test_each_log_that_is_closed_is_progress() -> None:
+    host = Host(with_topics("a", partitions=3)).started()
+    closed: list[int] = []
+    closing = _Closing(
+        host.local.manager.directories["/1"], lambda: closed.append(len(closing.left))
+    )
+    assert len(closing.left) == 3
+    closing.close_logs()
+    assert closed == [2, 1, 0]
 
 
 def test_a_damaged_tail_is_cut_and_told() -> None:
