@@ -10,6 +10,7 @@ from storage.errors import FsyncError, OutOfSpaceError
 from storage.vfs import Lock, VfsFile, Volume
 
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NS_PER_MS: Final = 1_000_000
 _FILE_MODE: Final = 0o644
 
 
@@ -171,7 +172,11 @@ class OsVfs:
 
     def modified_ms(self, path: str) -> int:
         """Wall clock of the last change of a file's content or length; a start finds it again."""
-        return os.stat(path).st_mtime_ns // 1_000_000  # noqa: PTH116
+        return os.stat(path).st_mtime_ns // _NS_PER_MS  # noqa: PTH116
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Set that time."""
+        os.utime(path, ns=(modified_ms * _NS_PER_MS, modified_ms * _NS_PER_MS))
 
     def exists(self, path: str) -> bool:
         """True if a file or directory has this path."""

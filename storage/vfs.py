@@ -75,6 +75,10 @@ class Vfs(Protocol):
         """Wall clock of the last change of a file's content or length; a start finds it again."""
         ...
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Set that time."""
+        ...
+
     def exists(self, path: str) -> bool:
         """True if a file or directory has this path."""
         ...

@@ -293,6 +293,10 @@ class MemoryVfs:
         """Wall clock of the last change of a file."""
         return self._file(path).modified_ms
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Set the time of the last change."""
+        self._file(path).modified_ms = modified_ms
+
     def exists(self, path: str) -> bool:
         """True if a file or directory has this path."""
         try:

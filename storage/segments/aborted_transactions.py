@@ -4,7 +4,7 @@ apache/kafka: storage/.../log/{TransactionIndex,LogSegment,LocalLog}.java
 (`collectAbortedTransactions`)
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from storage.errors import OutOfSpaceError
@@ -89,13 +89,10 @@ class AbortedTransactions:
     ) -> list[AbortedTransaction]:
         """Aborted transactions that concern `offset` to `upper_offset`, exclusive."""
         assert 0 <= offset <= upper_offset, f"{offset=} {upper_offset=}"
-        found: list[AbortedTransaction] = []
-        for segment in segments[floor_index(segments, offset) :]:
-            for entry in self._read(segment.base_offset):
-                if entry.last_offset >= offset and entry.first_offset < upper_offset:
-                    found.append(entry)
-                if entry.last_stable_offset >= upper_offset:
-                    return found
+        bases = [each.base_offset for each in segments[floor_index(segments, offset) :]]
+        found, is_whole = aborted_in(self._vfs, self.directory, bases, offset, upper_offset)
+        if is_whole:
+            return found
         return found + [
             entry
             for entry in self._unwritten
@@ -103,10 +100,37 @@ class AbortedTransactions:
         ]
 
     def _read(self, base_offset: int) -> list[AbortedTransaction]:
-        try:
-            return decode_transaction_index(self._vfs.read(self._path(base_offset)))
-        except FileNotFoundError:
-            return []
+        return _read(self._vfs, self._path(base_offset))
 
     def _path(self, base_offset: int) -> str:
         return join(self.directory, segment_name(base_offset, TRANSACTION_INDEX_SUFFIX))
+
+
+def aborted_in(
+    vfs: Vfs, directory: str, bases: Iterable[int], offset: int, upper_offset: int
+) -> tuple[list[AbortedTransaction], bool]:
+    """Entries of the files that concern `offset` to `upper_offset`; True if no other can.
+
+    Args:
+        vfs: the disk.
+        directory: of the log.
+        bases: base offsets of segments, ascending; the first is the one with `offset`.
+        offset: first one of interest.
+        upper_offset: exclusive.
+    """
+    found: list[AbortedTransaction] = []
+    for base_offset in bases:
+        path = join(directory, segment_name(base_offset, TRANSACTION_INDEX_SUFFIX))
+        for entry in _read(vfs, path):
+            if entry.last_offset >= offset and entry.first_offset < upper_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= upper_offset:
+                return found, True
+    return found, False
+
+
+def _read(vfs: Vfs, path: str) -> list[AbortedTransaction]:
+    try:
+        return decode_transaction_index(vfs.read(path))
+    except FileNotFoundError:
+        return []

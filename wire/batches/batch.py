@@ -60,9 +60,9 @@ _INT32_MAX: Final = (1 << 31) - 1
 
 CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME_BIT: Final = 0x08
-_TRANSACTIONAL_BIT: Final = 0x10
+TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
-_DELETE_HORIZON_BIT: Final = 0x40
+DELETE_HORIZON_BIT: Final = 0x40
 
 
 _CODECS: Final = tuple(Codec)
@@ -109,7 +109,7 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def is_transactional(self) -> bool:
         """True if the batch belongs to a producer's transaction."""
-        return bool(self.attributes & _TRANSACTIONAL_BIT)
+        return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def is_log_append_time(self) -> bool:
@@ -119,7 +119,7 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def delete_horizon_ms(self) -> int | None:
         """Time from which tombstones of this cleaned batch may be removed; None without one."""
-        return self.base_timestamp_ms if self.attributes & _DELETE_HORIZON_BIT else None
+        return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
     def codec(self) -> Codec:

@@ -26,6 +26,20 @@ def with_standard_checksum(frame: bytes) -> bytes:
     Raises:
         CorruptBatchError: it is no LZ4 frame.
     """
+    return _with_checksum_of(frame, _FLAGS_POSITION)
+
+
+def with_old_checksum(frame: bytes) -> bytes:
+    """The frame with the header checksum that messages of magic 0 have.
+
+    Raises:
+        CorruptBatchError: it is no LZ4 frame.
+    """
+    return _with_checksum_of(frame, 0)
+
+
+def _with_checksum_of(frame: bytes, start: int) -> bytes:
+    """The frame with the checksum of its header from a position on."""
     if not frame.startswith(_FRAME_MAGIC) or len(frame) <= _FLAGS_POSITION:
         raise CorruptBatchError("records are not valid lz4: the frame has another magic")
     flags = frame[_FLAGS_POSITION]
@@ -34,7 +48,7 @@ def with_standard_checksum(frame: bytes) -> bytes:
     end += _DICTIONARY_BYTES if flags & _DICTIONARY_BIT else 0
     if len(frame) <= end:
         raise CorruptBatchError("records are not valid lz4: the frame header is cut")
-    checksum = xxh32(frame[_FLAGS_POSITION:end]) >> 8 & 0xFF
+    checksum = xxh32(frame[start:end]) >> 8 & 0xFF
     return frame[:end] + bytes((checksum,)) + frame[end + 1 :]
 
 
