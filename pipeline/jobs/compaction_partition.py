@@ -60,6 +60,8 @@ def key_work(partition: PartitionFiles) -> KeyWork:
     active = partition.segments[-1]
     stable = transaction_state(partition.segments).last_stable_offset
     end = active.base_offset if stable is None else min(stable, active.base_offset)
+    bases = [each.base_offset for each in partition.segments]
+    end = max([each for each in bases if each <= end], default=bases[0])  # whole segments
     ends = msgspec.json.encode({partition.topic: {str(partition.partition): end}}).decode()
     options = _options(
         partition, columns=RECORD_COLUMNS, endingOffsets=ends, isolation="read_committed"

@@ -1,9 +1,9 @@
 """Plan of Kafka's cleaner and retention for a partition, without Spark.
 
-The cleaner keeps, below the active segment and the last stable offset, the last record of each key,
-tombstones until their delete horizon, and nothing of aborted transactions. A batch that loses all
-its records stays as an empty header if it is the last of an idempotent producer. Markers are
-removed when their horizon has passed and no record of their transaction is left.
+The cleaner keeps, in the segments below the active one and the last stable offset, the last record
+of each key, tombstones until their delete horizon, and nothing of aborted transactions. A batch
+that loses all its records stays as an empty header if it is the last of an idempotent producer.
+Markers are removed when their horizon has passed and no record of their transaction is left.
 (apache/kafka: storage/internals/log/Cleaner.java, CleanedTransactionMetadata.java)
 """
 
@@ -229,7 +229,7 @@ class PartitionFacts(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
     node_id: int | None
-    cleanable_end: int  # start of the active segment, or the last stable offset
+    cleanable_end: int  # start of the active segment, or of that with the last stable offset
     first_dirty: int
     now_ms: int
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from storage.cleaner.batch_filter import Kept
+from storage.logs.interrupted_swaps import CLEANED_SUFFIX
 from storage.segments.segment import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -23,8 +24,6 @@ from storage.segments.transaction_index import (
 from storage.vfs import Vfs, VfsFile, join
 from wire.errors import CorruptBatchError
 
-CLEANED_SUFFIX: Final = ".cleaned"
-SWAP_SUFFIX: Final = ".swap"
 DATA_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 """Files of a segment that are replaced with it; that of its producers stays."""
 

@@ -12,9 +12,11 @@ from storage.logs.append_info import AppendInfo
 from storage.logs.fetched_batches import acceptable, groups_that_fit
 from storage.logs.flush_plan import FlushPlan
 from storage.logs.flushing import Flushing, RecordedEnd
+from storage.logs.interrupted_swaps import SwapUnderWay
 from storage.logs.log_loading import LoadedLog, LogConfig, SegmentMaker, load_log, write_again
 from storage.logs.recovery import RecoveryEvent, RecoveryProgress
 from storage.segments.file_slice import FileSlice
+from storage.segments.locating import located
 from storage.segments.open_segments import OpenSegments
 from storage.segments.rolling import AppendExtent, roll_reason
 from storage.segments.segment import Segment, floor_index
@@ -35,15 +37,15 @@ class Log:
         loaded: LoadedLog,
     ) -> None:
         vfs, directory, config = maker.vfs, maker.directory, maker.config
-        self._vfs = vfs
+        self._vfs, self.directory = vfs, directory
         self.config = config
         self._roll_rules = config.roll_rules
-        self._maker = maker
+        self.maker = maker
         self._flushing = Flushing(vfs, recovery_point, config.recovery_point_bytes)
         self._segments = loaded.segments
         self.epoch_cache = loaded.epochs
+        self.swap: SwapUnderWay | None = None
         self._open = OpenSegments(config.open_segments_max)
-        self.directory = directory
         self.end_offset = loaded.end_offset
         self.last_epoch = loaded.last_epoch
         damage = None if recovery_point is None else recovery_point.damage
@@ -142,7 +144,6 @@ class Log:
             OutOfSpaceError: the disk is full; the log is as before.
         """
         frames = list(iterate_frames(batches))
-        assert frames
         assert base_offset == self.end_offset, f"{base_offset=} {self.end_offset=}"
         assert base_offset == frames[0].base_offset, f"{base_offset=} {frames[0]=}"
         assert frames[-1].end_position == len(batches)
@@ -226,7 +227,7 @@ class Log:
         self._flushing.rolled()
 
     def _create_segment(self, base_offset: int, wall_ms: int) -> Segment:
-        segment = self._maker.make(base_offset, wall_ms)
+        segment = self.maker.make(base_offset, wall_ms)
         segment.create()
         self._flushing.wrote(segment.path, segment.file, 0)
         self._flushing.unsynced_directories.add(self.directory)
@@ -234,7 +235,7 @@ class Log:
 
     def configure(self, config: LogConfig) -> None:
         """Take other settings, which hold for what is appended from now on."""
-        self.config = self._maker.config = config
+        self.config = self.maker.config = config
         self._roll_rules = config.roll_rules
 
     # -- read -----------------------------------------------------------------------------------
@@ -285,23 +286,8 @@ class Log:
         limit = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
         if offset >= limit:
             return None
-        segments, active = self._segments, self._active
-        number, last = floor_index(self._segments, offset), len(segments) - 1
-        while number <= last:
-            segment = segments[number]
-            if segment.base_offset >= limit:
-                return None
-            if number < last:
-                self._touch(segment)
-            position = segment.find(offset)
-            upper = self.end_offset if number == last else segments[number + 1].base_offset
-            end = segment.size_bytes if limit >= upper else segment.find(limit)
-            if position < segment.size_bytes:
-                return (segment, position, end) if position < end else None
-            number += 1
-        if self.config.contiguous:
-            raise CorruptLogError(active.path, active.size_bytes, f"no batch holds {offset=}")
-        return None
+        bounds = offset, limit, self.end_offset
+        return located(self._segments, bounds, self._touch, contiguous=self.config.contiguous)
 
     # -- truncation -----------------------------------------------------------------------------
 
@@ -314,6 +300,7 @@ class Log:
             OutOfSpaceError: partly done, as in `truncate_fully_and_start_at`.
         """
         assert end_offset >= 0
+        self._end_swap()
         if end_offset >= self.end_offset:
             if self.epoch_cache.truncate_from_end(self.end_offset):  # one that has no record
                 self._take_last_epoch()
@@ -346,7 +333,7 @@ class Log:
                 The same call completes it once there is space; otherwise the node must stop, as
                 Kafka's log directory goes offline.
         """
-        assert offset >= 0, f"{offset=}"
+        self._end_swap()
         self._flushing.lower_record_to(0)
         self._remove_segments(0)
         self._segments = [self._create_segment(offset, wall_ms)]
@@ -442,11 +429,11 @@ class Log:
         Raises:
             FsyncError: also if such a plan had failed; nothing is recorded as flushed then.
         """
+        self._end_swap()
         for plan in [*self._flushing.outstanding, self.flush_plan()]:
             plan.run()
             self.flush_done(plan)
-        for segment in self._segments[-1:]:
-            segment.write_indexes()
+        self._active.write_indexes()
         self._record_flushed_end()
         self.close_files()
 
@@ -470,8 +457,9 @@ class Log:
 
     def renamed_to(self, directory: str) -> None:
         """Go on in a directory that was renamed, while no flush plan is under way."""
+        self._end_swap()
         self._flushing.renamed(self.directory, directory)
-        self.directory = self._maker.directory = directory
+        self.directory = self.maker.directory = directory
         for segment in self._segments:
             segment.renamed_to(directory)
 
@@ -483,6 +471,20 @@ class Log:
     def close_unused(self) -> None:
         """Close files that a look-up through `segments` opened, but for the last used ones."""
         self._open.touch_opened(self._segments[:-1])
+
+    def swap_in(self, segment: Segment, old: list[Segment]) -> None:
+        """Let a segment take the place of some that follow each other and are closed."""
+        first = self._segments.index(old[0])
+        assert self._segments[first : first + len(old)] == old, "they are not in the log"
+        assert self._active not in old, f"{self._active.path} is written to"
+        for each in old:
+            self._forget(each)
+        self._segments = [*self._segments[:first], segment, *self._segments[first + len(old) :]]
+
+    def _end_swap(self) -> None:
+        """Finish or undo a swap that is under way: what follows must not meet its files."""
+        if self.swap is not None:
+            self.swap.end_now()
 
     @property
     def _active(self) -> Segment:

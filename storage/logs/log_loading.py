@@ -16,6 +16,7 @@ from storage.checkpoints.epoch_checkpoint import (
     decode_epochs,
 )
 from storage.errors import CorruptFileError, CorruptLogError
+from storage.logs.interrupted_swaps import settle_swaps
 from storage.logs.recovery import (
     BatchRules,
     FileRebuilt,
@@ -124,7 +125,7 @@ class SegmentMaker:
         """Wall clock; an opened segment counts as created then."""
         self._rng = rng
 
-    def make(self, base_offset: int, wall_ms: int) -> Segment:
+    def make(self, base_offset: int, wall_ms: int, suffix: str = "") -> Segment:
         """The segment of a base offset, whether its file exists or not."""
         config = self.config
         return Segment(
@@ -135,6 +136,7 @@ class SegmentMaker:
             grows_index_files=config.grows_index_files,
             created_ms=wall_ms,
             jitter_ms=drawn_jitter_ms(self._rng, config.segment_jitter_ms, config.segment_ms),
+            suffix=suffix,
         )
 
 
@@ -152,7 +154,7 @@ class LoadedLog(msgspec.Struct):
     """True of a clean log: its files and their names need no sync before the next append."""
 
 
-_TEMPORARY: Final = (".cleaned", ".deleted")
+_COPY_BYTES: Final = 1 << 20
 
 
 def load_log(
@@ -177,13 +179,21 @@ def load_log(
 def write_again(segments: list[Segment], flushed_end: int) -> None:
     """Rewrite the bytes from the recorded flushed end on in place, unchanged.
 
+    After a failed fsync the page cache may hold pages, marked clean, that the disk lacks: a new
+    process reads them, and its own fsync would write nothing. (Rebello et al., "Can applications
+    recover from fsync failures?", 2020)
+
     Args:
         segments: the last ones, from that which holds the flushed end.
         flushed_end: below the log end.
     """
     assert segments, "a log keeps its first segment"
     for segment in segments:
-        segment.write_again_from(segment.find(max(flushed_end, segment.base_offset)))
+        position = segment.find(max(flushed_end, segment.base_offset))
+        assert 0 <= position <= segment.size_bytes, f"{position=} {segment.size_bytes=}"
+        while content := segment.file.pread(_COPY_BYTES, position):
+            segment.file.pwrite(content, position)
+            position += len(content)
 
 
 class _Loader:
@@ -253,14 +263,8 @@ class _Loader:
         )
 
     def _list_segments(self) -> list[Segment]:
+        settle_swaps(self._vfs, self._directory)
         names = self._vfs.list(self._directory)
-        for name in names:
-            if name.endswith(".swap"):
-                raise CorruptLogError(
-                    join(self._directory, name), 0, "unfinished compaction: open it once with Kafka"
-                )
-            if name.endswith(_TEMPORARY) and not name.endswith(".checkpoint.deleted"):
-                self._vfs.unlink(join(self._directory, name))
         bases = {base for name in names if (base := segment_base_offset(name)) is not None}
         if max(bases, default=0) > OFFSET_MAX:
             path = join(self._directory, segment_name(max(bases)))

@@ -37,6 +37,11 @@ class LogProducers:
         self.is_behind = False
         """True after a truncation until the last batch was replayed."""
 
+    @property
+    def has_unwritten_aborts(self) -> bool:
+        """True while a full disk keeps aborted transactions out of their files."""
+        return self._aborted.has_unwritten
+
     def load(self, wall_ms: int) -> Sequence[RecoveryEvent]:
         """Load the state of a log that was opened, `replay_some` ends it; the damaged files."""
         log = self._log

@@ -4,6 +4,7 @@ apache/kafka: storage/.../log/UnifiedLog.java (`deleteOldSegments`, `deletableSe
 """
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -27,6 +28,22 @@ class SegmentExtent(msgspec.Struct, frozen=True, gc=False):
     base_offset: int
     end_offset: int
     size_bytes: int
+
+
+class Sized(Protocol):
+    """A segment of a log."""
+
+    base_offset: int
+    size_bytes: int
+
+
+def extents(segments: Sequence[Sized], end_offset: int) -> list[SegmentExtent]:
+    """The extents of all segments of a log that ends there, oldest first."""
+    ends = [*(each.base_offset for each in segments[1:]), end_offset]
+    return [
+        SegmentExtent(each.base_offset, end, each.size_bytes)
+        for each, end in zip(segments, ends, strict=True)
+    ]
 
 
 def deletable_count(

@@ -25,7 +25,7 @@ from storage.logs.log import Log, LogConfig
 from storage.logs.log_producers import LogProducers
 from storage.logs.log_validator import AppendRules, Checked, LogValidator, stamp
 from storage.logs.recovery import RecoveryEvent
-from storage.logs.retention import RetentionRules, SegmentExtent, deletable_count
+from storage.logs.retention import RetentionRules, deletable_count, extents
 from storage.producers.producer_replay import take
 from storage.producers.producer_state import (
     BatchMetadata,
@@ -93,6 +93,7 @@ class UnifiedLog:
         """Wall clock of the last flush, at first of the opening; for `flush.ms`."""
         self.has_rolled = False
         """True from a roll to the next flush plan: the closed segments are to be flushed."""
+        self.truncated_to = log.end_offset
         damage = self._producers.load(wall_ms)
         assert self.producers.end_offset == log.end_offset, "INV-UL-2"
         self.recovery_report: tuple[RecoveryEvent, ...] = (*log.recovery_report, *damage)
@@ -283,14 +284,18 @@ class UnifiedLog:
             return self.high_watermark
         return self.last_stable_offset
 
+    @property
+    def has_unwritten_aborts(self) -> bool:
+        """True while a full disk keeps aborted transactions out of their files."""
+        return self._producers.has_unwritten_aborts
+
     def aborted_transactions(self, offset: int, upper_offset: int) -> list[AbortedTransaction]:
         """Aborted transactions that concern `offset` to `upper_offset`, exclusive."""
         return self._producers.aborted_transactions(offset, upper_offset)
 
     def earliest(self) -> TimestampAndOffset:
         """The log start; its epoch is -1 where it is not known."""
-        first = next(iter(self._log.epoch_entries), None)
-        start = self._log.log_start_offset
+        first, start = next(iter(self._log.epoch_entries), None), self._log.log_start_offset
         epoch = -1 if first is None or first.start_offset > start else first.epoch
         return TimestampAndOffset(NO_TIMESTAMP_MS, start, epoch)
 
@@ -340,8 +345,7 @@ class UnifiedLog:
             CorruptLogError: a header on the way to it is damaged.
         """
         assert self._log.log_start_offset <= offset <= self._log.end_offset, f"{offset=}"
-        segments = self._log.segments
-        segment = segments[floor_index(segments, offset)]
+        segment = self._log.segments[floor_index(self._log.segments, offset)]
         assert segment.base_offset <= offset, f"{offset=} is below the first segment"
         if offset == self._log.end_offset:
             return segment.base_offset, segment.size_bytes
@@ -394,14 +398,9 @@ class UnifiedLog:
 
         A segment without timestamps is as old as the last change of its file, as in Kafka.
         """
-        log = self._log
-        segments = log.segments
-        ends = [*(each.base_offset for each in segments[1:]), log.end_offset]
+        log, segments = self._log, self._log.segments
         count = deletable_count(
-            [
-                SegmentExtent(each.base_offset, end, each.size_bytes)
-                for each, end in zip(segments, ends, strict=True)
-            ],
+            extents(segments, log.end_offset),
             rules,
             lambda number: segments[number].largest_timestamp_ms,
             log_start_offset=log.log_start_offset,
@@ -435,6 +434,7 @@ class UnifiedLog:
         self._truncated(wall_ms)
 
     def _truncated(self, wall_ms: int) -> None:
+        self.truncated_to = min(self.truncated_to, self._log.end_offset)
         self._producers.reload(wall_ms)
         self.set_high_watermark(self.high_watermark)
 

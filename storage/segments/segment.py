@@ -26,7 +26,6 @@ DELETED_SUFFIX: Final = ".deleted"
 _LOOKUP_BYTES: Final = 16 * 1024  # bytes of one read while looking for a batch
 RECENT_MAX: Final = 512  # cached batch positions, so that a reader at the tail needs no lookup
 OFFSET_MAX: Final = (1 << 63) - 1
-_COPY_BYTES: Final = 1 << 20
 _ENTRIES_BEHIND: Final = 64  # entries that a growing index file may lack
 assert _LOOKUP_BYTES >= HEADER_BYTES, "a look-up reads whole headers"
 assert RECENT_MAX > 0, f"{RECENT_MAX=}"
@@ -68,6 +67,7 @@ class Segment:
         grows_index_files: bool = False,
         created_ms: int = 0,
         jitter_ms: int = 0,
+        suffix: str = "",
     ) -> None:
         """Name a segment, created or not.
 
@@ -79,6 +79,7 @@ class Segment:
             grows_index_files: True if they are written with the segment, not only at its roll.
             created_ms: wall clock.
             jitter_ms: time by which it rolls earlier than after `segment.ms`.
+            suffix: behind the names of its files, until `give_suffix`.
         """
         assert base_offset >= 0, f"{base_offset=}"
         self._vfs = vfs
@@ -95,7 +96,8 @@ class Segment:
         self._jitter_ms = jitter_ms
         self._recent: dict[int, int] = {}
         self.base_offset = base_offset
-        self.path = join(directory, segment_name(base_offset))
+        self._suffix = suffix
+        self.path = join(directory, segment_name(base_offset) + suffix)
         self.size_bytes = vfs.size(self.path) if vfs.exists(self.path) else 0
 
     @property
@@ -338,18 +340,6 @@ class Segment:
             self._write_tail(paths[1], b"", times * TIME_ENTRY_BYTES)
         self._entries_written = (offsets, times)
 
-    def write_again_from(self, position: int) -> None:
-        """Rewrite the bytes from a position on, unchanged.
-
-        After a failed fsync the page cache may hold pages, marked clean, that the disk lacks: a
-        new process reads them, and its own fsync would write nothing. (Rebello et al., "Can
-        applications recover from fsync failures?", 2020)
-        """
-        assert 0 <= position <= self.size_bytes, f"{position=} {self.size_bytes=}"
-        while content := self.file.pread(_COPY_BYTES, position):
-            self.file.pwrite(content, position)
-            position += len(content)
-
     def write_indexes(self) -> None:
         """Write both index files; a full disk drops them, as they can be rebuilt."""
         self.indexes.finish()
@@ -402,8 +392,8 @@ class Segment:
         """The paths of `.index` and `.timeindex`."""
         base = self.base_offset
         return (
-            join(self._directory, segment_name(base, INDEX_SUFFIX)),
-            join(self._directory, segment_name(base, TIME_INDEX_SUFFIX)),
+            join(self._directory, segment_name(base, INDEX_SUFFIX) + self._suffix),
+            join(self._directory, segment_name(base, TIME_INDEX_SUFFIX) + self._suffix),
         )
 
     def remove_index_files(self) -> None:
@@ -417,11 +407,12 @@ class Segment:
         self._unlink(self.path)
         self.remove_index_files()
 
-    def mark_deleted(self) -> list[str]:
+    def mark_deleted(self, suffixes: Sequence[str] = SEGMENT_SUFFIXES) -> list[str]:
         """Close it, rename its files `.deleted` and return the new paths."""
+        assert not self._suffix, f"{self.path} is being swapped in"
         self.close()
         renamed: list[str] = []
-        for suffix in SEGMENT_SUFFIXES:
+        for suffix in suffixes:
             path = join(self._directory, segment_name(self.base_offset, suffix))
             if self._vfs.exists(path):
                 self._vfs.rename(path, path + DELETED_SUFFIX)
@@ -430,8 +421,14 @@ class Segment:
 
     def renamed_to(self, directory: str) -> None:
         """Go on in a directory that was renamed."""
+        assert not self._suffix, f"{self.path} is being swapped in"
         self._directory = directory
         self.path = join(directory, segment_name(self.base_offset))
+
+    def give_suffix(self, suffix: str) -> None:
+        """Go on with files that were renamed."""
+        self._suffix = suffix
+        self.path = join(self._directory, segment_name(self.base_offset) + suffix)
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""

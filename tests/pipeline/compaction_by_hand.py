@@ -27,6 +27,8 @@ def plan_by_hand(root: Path, topic: str, now: int, first_dirty: int = 0) -> list
     stable = transaction_state(partition.segments).last_stable_offset
     active = partition.segments[-1].base_offset
     end = active if stable is None else min(stable, active)
+    bases = [each.base_offset for each in partition.segments]
+    end = max([each for each in bases if each <= end], default=bases[0])
     records = records_below(root, topic, end)
     dirty = sum(one["size"] for one in batches if first_dirty <= one["baseOffset"] < end)
     clean = sum(one["size"] for one in batches if one["baseOffset"] < first_dirty)

@@ -123,7 +123,7 @@ def test_no_file_of_a_log_stays_open_that_is_deleted_or_offline(tmp_path: Path) 
     late.run()
     failed = broker.manager.create("b", 1, B, f"{tmp_path}/d", NOW)
     (tmp_path / "d" / "b-1").mkdir()
-    (tmp_path / "d" / "b-1" / "0.log.swap").touch()
+    (tmp_path / "d" / "b-1" / "99999999999999999999.log").touch()
     failed.run()
     assert len(broker.manager.fail(f"{tmp_path}/d")) == 3
     assert broker.manager.loaded(late) is None

@@ -123,11 +123,11 @@ def test_damage_that_cannot_be_cut_is_raised_where_the_task_is_taken_in() -> Non
     log = broker.create()
     fill(log, 1)
     broker.manager.close("/d")
-    broker.vfs.open("/d/a-0/00000000000000000000.log.swap", create=True).close()
+    broker.vfs.open("/d/a-0/99999999999999999999.log", create=True).close()
     manager = LogManager(broker.vfs, lambda _: TopicSettings(), lambda: bytes(16))
     (task,) = manager.load("/d", broker.is_stray, NOW, is_clean=False)
     task.run()
-    with pytest.raises(CorruptLogError, match="unfinished compaction"):
+    with pytest.raises(CorruptLogError, match="its name is more than"):
         manager.loaded(task)
     assert manager.get("a", 0) is None
     assert manager.fail("/d") == [("a", 0)]
