@@ -79,6 +79,7 @@ from replication.leader.leadership import Changed, LocalBroker
 from replication.leader.replica_selector import ReplicaSelector, select_in_rack
 from replication.replica_manager import ReplicaManager
 from replication.throttle import ReplicationQuotas
+from storage.cleaner.session import InlineSession, OpenSession
 from storage.vfs import Vfs
 from wire.api_keys import (
     ALTER_PARTITION,
@@ -121,6 +122,7 @@ class Broker:
         now: time at start.
         clean_log_dirs: log directories that a clean shutdown left.
         guards: locks by log directory, held while its recovery points are written.
+        open_session: makes a round of the log cleaner; None to run it in a lane.
         nanoseconds: the clock that times requests, for their quotas and metrics.
     """
 
@@ -133,14 +135,14 @@ class Broker:
         now: Now,
         clean_log_dirs: AbstractSet[str],
         guards: Mapping[str, AbstractContextManager[object]] | None = None,
+        open_session: OpenSession | None = None,
         nanoseconds: Callable[[], int] = lambda: 0,
     ) -> None:
         self.config = config
         self._effects: list[Effect] = []
         self._clock = Clock(now)
         self._deadline_ms = now.monotonic_ms
-        self._image = EMPTY
-        self._epoch = NO_EPOCH
+        self._image, self._epoch = EMPTY, NO_EPOCH
         self._budget = TurnBudget()
         self._work = Work(self._effects)
         self._asks = Asks(self._effects)
@@ -164,6 +166,7 @@ class Broker:
             clean_log_dirs=clean_log_dirs,
             new_uuid=lambda: random_uuid(rng),
             rng=rng,
+            open_session=open_session or (lambda _, job: InlineSession(vfs, job)),
             guards=guards or {},
         )
         self._local = LocalReplicas(
@@ -176,7 +179,7 @@ class Broker:
             replicas=self._replicas,
             fetchers=self._fetchers,
         )
-        self._moves = self._local.moves
+        self._moves, self._cleaner = self._local.moves, self._local.cleaner
         self._sessions = FetchSessionCache(config.fetch_session_slots, rng)
         self.memory = MemoryPool(config.queued_bytes_max, nanoseconds)
         """Of the requests of clients: the driver takes it for the frames that it receives."""
@@ -423,6 +426,7 @@ class Broker:
             replica_lag_max=fetchers.lag_max,
             failed_partitions=len(fetchers.failed),
             quotas=quota_rates(self._quotas, self._throttles),
+            cleaner=self._cleaner.figures(),
             logs=log_sizes(local.open_logs()) if len(local.hosted) <= LOGS_MAX else None,
         )
 

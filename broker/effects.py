@@ -103,6 +103,8 @@ class Lane(Enum):
     """Syncs; named by log directory."""
     FILES = "files"
     """Creation and removal of files and directories; named by log directory."""
+    CLEANER = "cleaner"
+    """Rounds of the log cleaner; named by number of thread."""
     MOVES = "moves"
     """Copying of replicas to other log directories; named by number of thread."""
     CODEC = "codec"

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from broker.cleaning.cleaner_counts import CleanerCounts
 from broker.clients.client_quotas import ClientQuotas, ClientRate
 from broker.clients.request_metrics import KindCounts
 from replication.counters import Counters
@@ -102,6 +103,7 @@ class RecordsCounts(msgspec.Struct, frozen=True, kw_only=True):
     failed_partitions: int
     """Followers that do not fetch until their leader epoch changes."""
     quotas: QuotaRates
+    cleaner: CleanerCounts
     logs: tuple[LogSize, ...] | None
     """Sorted; None for more than 250."""
     longest_turn_ns: float = math.nan

@@ -10,6 +10,7 @@ from broker.awaited import Asks, Work, WorkFinished
 from broker.effects import Effect, EffectSink, Lane
 from network.clock import Clock
 from network.turn_budget import TurnBudget
+from storage.cleaner.session import OpenSession
 from storage.vfs import Vfs
 from wire.messages.codec import Entity
 from wire.types import Rng
@@ -63,6 +64,8 @@ class Disk(msgspec.Struct, frozen=True, kw_only=True):
     """Those that a clean shutdown left."""
     new_uuid: Callable[[], bytes]
     rng: Rng
+    open_session: OpenSession
+    """Of a round of the log cleaner."""
     guards: Mapping[str, AbstractContextManager[object]] = msgspec.field(default_factory=dict)
     """Locks by log directory, held while the recovery points are written: by the step thread at a
     truncation, by a lane, and by the metadata log of the kernel."""

@@ -7,6 +7,7 @@ server.properties without effect are named at the start of the node.
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from broker.cleaning.cleaner_settings import DYNAMIC_KEYS
 from broker.replicas.replica_moves import RATE
 from broker.replicas.topic_settings import ACTED_ON_ELSEWHERE, NO_EFFECT
 from metadata.config_schema import topic_configs
@@ -16,10 +17,9 @@ from metadata.image import CONFIG_BROKER, CONFIG_TOPIC, Image
 from replication.throttle import FOLLOWER_RATE, LEADER_RATE
 from wire.types import NodeId
 
-COMPACTION: Final = "cleanup.policy=compact"
-"""Named for the value: the key has an effect, its half that asks for a log cleaner has none."""
 _TOPIC_KEYS: Final = frozenset(NO_EFFECT) - ACTED_ON_ELSEWHERE
-_BROKER_KEYS: Final = frozenset({LEADER_RATE, FOLLOWER_RATE, RATE, CORDONED_LOG_DIRS}) | {
+_OWN: Final = frozenset({LEADER_RATE, FOLLOWER_RATE, RATE, CORDONED_LOG_DIRS})
+_BROKER_KEYS: Final = (_OWN | DYNAMIC_KEYS) | {
     synonym.name
     for name, definition in topic_configs().items()
     if name not in _TOPIC_KEYS
@@ -53,7 +53,5 @@ class SilentConfigs:
     def _without_effect(self, kind: int, name: str, configs: Mapping[str, str]) -> Iterator[str]:
         if kind == CONFIG_TOPIC:
             yield from _TOPIC_KEYS.intersection(configs)
-            if "compact" in configs.get("cleanup.policy", ""):
-                yield COMPACTION
         elif kind == CONFIG_BROKER and name in self._brokers:
             yield from set(configs) - _BROKER_KEYS

@@ -76,8 +76,7 @@ class LocalReplicas:
         replicas: ReplicaManager,
         fetchers: Fetchers,
     ) -> None:
-        self._config = config
-        self._broker = broker
+        self._config, self._broker = config, broker
         self._services = services
         self._budget = services.budget
         self._is_stopping = False
@@ -116,16 +115,19 @@ class LocalReplicas:
         self._flushes = LogFlushes(self.manager, services, self.fail)
         self.upkeep = Upkeep(
             self.manager,
-            disk.vfs,
-            config.upkeep,
+            disk,
+            config,
             services,
+            settings_of=self.settings.log,
             flushes=self._flushes,
             failed=self.fail,
             log_start_raised=self._log_start_raised,
         )
+        self.cleaner = self.upkeep.cleaner
         listener = MoveListener(
             assign=self._assign,
             failed=self.fail,
+            cleaner=self.cleaner,
             replaces=self._flushes.hold,
             replaced=self._log_replaced,
         )
@@ -190,6 +192,7 @@ class LocalReplicas:
             self._drop(key)
             yield Change.PARTITION
         changed_topics = self.settings.publish(image, delta)
+        self.cleaner.publish(image)
         for topic, key in changes.taken():
             self._take(key, topic, _registration(image, key))
             self._tell_directory(key)
@@ -211,6 +214,7 @@ class LocalReplicas:
         self._replicas.drop(key)
         if not self.moves.end(key):
             self._files.delete_future(hosted.name)
+        self.cleaner.deleted(hosted.name)
         self._files.delete(hosted.name)
         self._readiness.has_log_or_none(key)
 
@@ -221,6 +225,7 @@ class LocalReplicas:
             hosted = self._hosted.get((topic_id, number))
             if hosted is not None:
                 self.manager.configure(*hosted.name)
+                self.cleaner.configured(hosted.name)
                 settings = self.settings.partition(topic)
                 changed = hosted.partition.configure(settings, self._services.now_ms)
                 self._replicas.took((topic_id, number), changed)

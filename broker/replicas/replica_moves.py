@@ -19,6 +19,7 @@ from typing import Final
 
 import msgspec
 
+from broker.cleaning.log_cleaner import LogCleaner
 from broker.config import RecordsConfig
 from broker.effects import Lane, Log, LogLevel
 from broker.replicas.partition_files import PartitionFiles
@@ -81,6 +82,8 @@ class MoveListener(msgspec.Struct, frozen=True, kw_only=True):
     """Tell the controller of a replica's log directory."""
     failed: Callable[[str, BaseException], None]
     """Take a log directory offline."""
+    cleaner: LogCleaner
+    """Paused for a replica that moves, until its directory has its name or the move is given up."""
     replaces: Callable[[TopicAndPartition], None]
     """Leave the flushes of a log, which its copy replaces now."""
     replaced: Callable[[TopicIdPartition, TopicAndPartition], None]
@@ -118,6 +121,7 @@ class ReplicaMoves:
         self._files = files
         self._replicas = replicas
         self._listener = listener
+        self._cleaner = listener.cleaner
         self._after: dict[TopicAndPartition, list[Callable[[], None]]] = {}
         """Moves that wait for the last step of an ended one, by name."""
         self._image = EMPTY
@@ -212,6 +216,7 @@ class ReplicaMoves:
         if self.is_stopped:
             return
         self._moves[move.key] = move
+        self._cleaner.pause(move.name)
         move.partition.set_future_log(move.copy)
         self.advance([move.key])
 
@@ -221,6 +226,7 @@ class ReplicaMoves:
         if move is None:
             return False
         move.partition.set_future_log(None)
+        self._cleaner.resume(move.name)
         move.is_ended = deletes
         if move.is_running:
             self._after[move.name] = []
@@ -434,16 +440,21 @@ class ReplicaMoves:
         del self._moves[move.key]
         if log.last_epoch is not None and log.last_epoch > (copy.last_epoch or -1):
             copy.assign_epoch(log.last_epoch)
+        source = parent(log.log.directory)
         move.partition.replace_log(copy)
         if step is not None:
             self._replicas.took(move.key, Changed(low_watermark_raised=True))
         self._listener.replaces(move.name)
-        self._files.replace(move.name, lambda: self._listener.replaced(move.key, move.name))
-        fields = {
-            "log": f"{move.name[0]}-{move.name[1]}",
-            "path": self._manager.log_dir_of(*move.name),
-        }
+        self._files.replace(move.name, lambda: self._replaced(move))
+        target = self._manager.log_dir_of(*move.name)
+        if target is not None:
+            self._cleaner.moved(move.name, source, target)
+        fields = {"log": f"{move.name[0]}-{move.name[1]}", "path": target}
         self._services.emit(Log(LogLevel.INFO, "log_moved", fields))
+
+    def _replaced(self, move: Move) -> None:
+        self._cleaner.resume(move.name)
+        self._listener.replaced(move.key, move.name)
 
 
 def _generation(log: UnifiedLog | None, leader_epoch: LeaderEpoch) -> Generation | None:

@@ -18,13 +18,13 @@ from metadata.delta import MetadataDelta
 from metadata.image import CONFIG_BROKER, CONFIG_TOPIC, EMPTY, Image
 from metadata.node_configs import NodeConfigs
 from replication.partition import PartitionSettings
+from storage.cleaner.compaction_rules import CompactionRules
 from storage.logs.log_directory import TopicSettings
 from storage.logs.log_validator import AppendRules, TimestampType
 from storage.logs.retention import RetentionRules
 from wire.batches.compression import Codec
 
 _REMOTE: Final = "there is no remote storage"
-_CLEANER: Final = "there is no log cleaner yet"
 _THROTTLE: Final = "throttles are of the broker (replication/throttle.py)"
 NO_EFFECT: Final[Mapping[str, str]] = {
     "remote.storage.enable": _REMOTE,
@@ -32,9 +32,6 @@ NO_EFFECT: Final[Mapping[str, str]] = {
     "remote.log.delete.on.disable": _REMOTE,
     "local.retention.ms": _REMOTE,
     "local.retention.bytes": _REMOTE,
-    "min.cleanable.dirty.ratio": _CLEANER,
-    "min.compaction.lag.ms": _CLEANER,
-    "delete.retention.ms": _CLEANER,
     "leader.replication.throttled.replicas": _THROTTLE,
     "follower.replication.throttled.replicas": _THROTTLE,
     "unclean.leader.election.enable": "it is the controller that elects",
@@ -184,6 +181,13 @@ def _log_settings(values: Mapping[str, Any]) -> TopicSettings:
             level=_level(values),
             is_compacted=is_compacted,
             validates_records=values[VALIDATION_KEY] == VALIDATES_RECORDS,
+        ),
+        compaction=CompactionRules(
+            is_compacted=is_compacted,
+            dirty_ratio_min=values["min.cleanable.dirty.ratio"],
+            lag_ms_min=values["min.compaction.lag.ms"],
+            lag_ms_max=values["max.compaction.lag.ms"],
+            delete_retention_ms=values["delete.retention.ms"],
         ),
         retention=RetentionRules(
             is_deleted="delete" in policy,

@@ -12,19 +12,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from broker.config import UpkeepConfig
+from broker.cleaning.log_cleaner import LogCleaner
+from broker.config import RecordsConfig
 from broker.effects import Log, LogLevel
 from broker.replicas.checkpoints import Checkpoints, OffsetsKind
 from broker.replicas.epoch_files import EpochFiles
 from broker.replicas.log_check import LogCheck
 from broker.replicas.log_flushes import LogFlushes
 from broker.replicas.removals import Removals
-from broker.services import Services
+from broker.services import Disk, Services
 from network.turn_budget import Part
 from storage.checkpoints.recovery_points import TopicAndPartition
 from storage.errors import OutOfSpaceError
+from storage.logs.log_directory import SettingsOf
 from storage.logs.log_manager import ERRORS, LogManager
-from storage.vfs import Vfs
 
 RETENTION_UNITS: Final = 8
 """Cost of a log in a check of retention, beside that of its segments."""
@@ -45,9 +46,10 @@ class Upkeep:
 
     Args:
         manager: of the logs.
-        vfs: of the logs.
-        config: intervals.
+        disk: of the logs.
+        config: of the broker.
         services: of the step.
+        settings_of: of a topic.
         flushes: of the logs.
         failed: takes a log directory offline.
         log_start_raised: told of a log that lost its first segments.
@@ -56,14 +58,16 @@ class Upkeep:
     def __init__(
         self,
         manager: LogManager,
-        vfs: Vfs,
-        config: UpkeepConfig,
+        disk: Disk,
+        config: RecordsConfig,
         services: Services,
         *,
+        settings_of: SettingsOf,
         flushes: LogFlushes,
         failed: Callable[[str, BaseException], None],
         log_start_raised: Callable[[TopicAndPartition], None],
     ) -> None:
+        vfs, intervals = disk.vfs, config.upkeep
         self._manager = manager
         self._services = services
         self._budget = services.budget
@@ -76,26 +80,37 @@ class Upkeep:
         self.epochs = EpochFiles(manager, vfs, services, self._refused)
         self._checkpoints = Checkpoints(manager, services, self.epochs, self._refused)
         self._removals = Removals(manager, vfs, services, self._refused)
+        self.cleaner = LogCleaner(
+            manager,
+            vfs,
+            services,
+            settings_of=settings_of,
+            open_session=disk.open_session,
+            node_id=config.node_id,
+            properties=dict(config.properties),
+            failed=failed,
+            delete_old=self._delete_old,
+        )
         self._parts: deque[Part] = deque(
             (self.epochs, self._checkpoints, self._retention, self._old_flushes, self._producers)
         )
-        self._parts.append(self._removals)
+        self._parts.extend((self._removals, self.cleaner))
         begin = self._checkpoints.begin
         self._schedules: dict[str, tuple[int, Callable[[], None]]] = {
-            "retention": (config.retention_check_ms, self._retention.begin),
-            "flush": (config.flush_check_ms, self._old_flushes.begin),
+            "retention": (intervals.retention_check_ms, self._retention.begin),
+            "flush": (intervals.flush_check_ms, self._old_flushes.begin),
             "recovery_points": (
-                config.recovery_point_ms,
+                intervals.recovery_point_ms,
                 partial(begin, OffsetsKind.RECOVERY_POINTS),
             ),
-            "log_starts": (config.log_start_ms, partial(begin, OffsetsKind.LOG_STARTS)),
+            "log_starts": (intervals.log_start_ms, partial(begin, OffsetsKind.LOG_STARTS)),
             "high_watermarks": (
-                config.high_watermark_ms,
+                intervals.high_watermark_ms,
                 partial(begin, OffsetsKind.HIGH_WATERMARKS),
             ),
-            "producers": (config.producer_check_ms, self._producers.begin),
+            "producers": (intervals.producer_check_ms, self._producers.begin),
         }
-        self._initial_delay_ms = config.initial_delay_ms
+        self._initial_delay_ms = intervals.initial_delay_ms
         self._due_ms: dict[str, int] = {}
 
     def start(self) -> None:
@@ -104,9 +119,11 @@ class Upkeep:
         self._due_ms = dict.fromkeys(self._schedules, now_ms + self._initial_delay_ms)
         self._due_ms["high_watermarks"] = now_ms
         self._due_ms["producers"] = now_ms + self._schedules["producers"][0]
+        self.cleaner.start()
 
     def stop(self) -> None:
         """Do nothing any more."""
+        self.cleaner.stop()
         self._due_ms.clear()
 
     def note_epochs(self, name: TopicAndPartition) -> None:
@@ -117,13 +134,14 @@ class Upkeep:
         """Look after a log directory that went offline no more."""
         self.epochs.leave(path)
         self._checkpoints.leave(path)
+        self.cleaner.leave(path)
 
     def next_ms(self) -> int | None:
         """Instant of the next `tick`; None unless it has begun."""
         if not self._due_ms:
             return None
-        due_ms, removal_ms = min(self._due_ms.values()), self._removals.next_ms()
-        return due_ms if removal_ms is None else min(due_ms, removal_ms)
+        others = (self._removals.next_ms(), self.cleaner.next_ms())
+        return min([*self._due_ms.values(), *(each for each in others if each is not None)])
 
     def tick(self) -> None:
         """Begin what is due for the longest time: it lists all logs."""
@@ -133,6 +151,7 @@ class Upkeep:
             interval_ms, begin = self._schedules[name]
             self._due_ms[name] = now_ms + interval_ms
             begin()
+        self.cleaner.tick()
 
     @property
     def is_busy(self) -> bool:
@@ -149,6 +168,13 @@ class Upkeep:
     # -- checks of a log ------------------------------------------------------------------------
 
     def _clean(self, name: TopicAndPartition) -> None:
+        if self.cleaner.is_free(name):
+            self._delete_old(name, self._retention.again)
+
+    def _delete_old(
+        self, name: TopicAndPartition, again: Callable[[TopicAndPartition], None]
+    ) -> None:
+        """Delete old segments of a log; `again` is asked to where there are more."""
         log = self._manager.get(*name)
         self._budget.spend(RETENTION_UNITS)
         if log is None:  # it was deleted or its log directory failed meanwhile
@@ -167,7 +193,7 @@ class Upkeep:
         if count:
             self._log_start_raised(name)
         if count == SEGMENTS_PER_CHECK:
-            self._retention.again(name)
+            again(name)
 
     def _flush_if_old(self, name: TopicAndPartition) -> None:
         self._budget.spend(FLUSH_UNITS)

@@ -4,7 +4,7 @@ The tables are the only list of these keys; `node/configs/config.py` reads them.
 Kafka (`metadata/config_definitions`) is validated as in Kafka, has no effect, and is logged once
 at start if it is set (`configuration_without_effect`). That includes keys that a node only reports
 (DescribeConfigs, CreateTopics) or that only limit or describe features without effect here: groups,
-the cleaner, tiered storage.
+tiered storage.
 
 Dynamic configs are always stored and reported: the brokers of a cluster may be of different kinds,
 and Kafka's act on them.
@@ -12,6 +12,7 @@ and Kafka's act on them.
 
 from typing import Final, NamedTuple
 
+from broker.cleaning.cleaner_settings import CLEANER_KEYS
 from broker.replicas.topic_settings import VALIDATION_KEY
 from kernel.serving.auto_topics import INTERNAL_KEYS
 from node.configs.listeners import ADDRESS_LIMITS_KEY, INSPECTION_KEY
@@ -161,7 +162,9 @@ OLDER_KEYS: Final = frozenset(
     {"leader.imbalance.per.broker.percentage", "metadata.log.segment.min.bytes"}
 )
 """Keys of Kafka 3.9 removed in 4.x, without effect here."""
-ABOUT_RECORDS: Final = RECORDS_KEYS | TOPIC_DEFAULT_KEYS | {SELECTOR_KEY, VALIDATION_KEY}
+ABOUT_RECORDS: Final = (
+    RECORDS_KEYS | TOPIC_DEFAULT_KEYS | CLEANER_KEYS | {SELECTOR_KEY, VALIDATION_KEY}
+)
 ACTED_ON: Final = (
     READ_BY_HAND
     | STATIC_DEFAULTS

@@ -8,6 +8,7 @@ comes again, as in KafkaScheduler. (apache/kafka: core/.../server/KafkaConfig.sc
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.cleaning.cleaner_settings import BUFFER, BUFFER_BYTES_MIN, THREADS
 from broker.config import RecordsConfig, UpkeepConfig
 from broker.replicas.topic_settings import VALIDATION_KEY, VALIDATIONS
 from kernel.config import NodeConfig
@@ -128,6 +129,10 @@ def _check(config: RecordsConfig, given: Mapping[str, str]) -> None:
             "replica.fetch.wait.max.ms should always be less than or equal to "
             "replica.lag.time.max.ms to prevent frequent changes in ISR"
         )
+    defaults = {key: broker_configs()[key].default or "" for key in (BUFFER, THREADS)}
+    buffer_bytes, threads = (int(given.get(key) or defaults[key]) for key in (BUFFER, THREADS))
+    if threads > 0 and buffer_bytes // threads <= BUFFER_BYTES_MIN:
+        raise ConfigError(f"{BUFFER} must be at least 1MB per cleaner thread.")
     if 0 < int(given.get("queued.max.request.bytes", -1)) < config.request_bytes_max:
         text = "queued.max.request.bytes must be larger or equal to socket.request.max.bytes"
         raise ConfigError(text)

@@ -105,9 +105,7 @@ class CleanedSegment:
         """Remove it; a disk that fails leaves it to the next start."""
         if self._file is not None:
             self._file.close()
-        with contextlib.suppress(OSError):
-            for suffix in reversed(DATA_SUFFIXES):
-                self._unlink(suffix)
+        discard_cleaned(self._vfs, self._directory, self._base_offset)
 
     def _unlink(self, suffix: str) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -115,3 +113,11 @@ class CleanedSegment:
 
     def _path(self, suffix: str) -> str:
         return join(self._directory, segment_name(self._base_offset, suffix) + CLEANED_SUFFIX)
+
+
+def discard_cleaned(vfs: Vfs, directory: str, base_offset: int) -> None:
+    """Remove the files of a cleaned segment; a disk that fails leaves them to the next start."""
+    with contextlib.suppress(OSError):
+        for suffix in reversed(DATA_SUFFIXES):
+            with contextlib.suppress(FileNotFoundError):
+                vfs.unlink(join(directory, segment_name(base_offset, suffix) + CLEANED_SUFFIX))

@@ -16,6 +16,7 @@ from storage.checkpoints.checkpoint_files import (
     OffsetCheckpoint,
 )
 from storage.checkpoints.recovery_points import KeptRecoveryPoint, RecoveryPoints, TopicAndPartition
+from storage.cleaner.compaction_rules import CompactionRules
 from storage.errors import OutOfSpaceError
 from storage.log_dir.partition_directories import partition_directory_name
 from storage.logs.log import Log, LogConfig
@@ -46,6 +47,7 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
         batch_bytes_max=(1 << 31) - 1,  # its leader has judged it
     )
     append: AppendRules = AppendRules()
+    compaction: CompactionRules = CompactionRules()
     retention: RetentionRules = RetentionRules()
     flush_messages: int = NEVER_MS
     """`flush.messages`: records that may be above the flushed end."""

@@ -7,7 +7,7 @@ apache/kafka: core/.../log/LogManager.scala
 """
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain
 from typing import Final
@@ -368,8 +368,7 @@ class LogManager:
             return 0
         rules = self._settings_of(topic).retention
         paths = log.delete_old_segments(rules, wall_ms, segments_max=segments_max)
-        for path in paths:
-            self._remove_later(path, topic, wall_ms, is_directory=False)
+        self.remove_later(paths, topic, wall_ms)
         return sum(LOG_SUFFIX in path for path in paths)
 
     def configure(self, topic: str, partition: int) -> None:
@@ -434,6 +433,11 @@ class LogManager:
             log.log.flush_done(plan)
             assert log.log.flushed_end_offset <= log.end_offset, f"{key=}"
             log.last_flush_ms = wall_ms
+
+    def remove_later(self, paths: Iterable[str], topic: str, wall_ms: int) -> None:
+        """Let renamed files of a log be removed once `file.delete.delay.ms` is over."""
+        for path in paths:
+            self._remove_later(path, topic, wall_ms, is_directory=False)
 
     def _remove_later(self, path: str, topic: str, wall_ms: int, *, is_directory: bool) -> None:
         heapq.heappush(self._due, DueFile(self._due_ms(topic, wall_ms), path, is_directory))

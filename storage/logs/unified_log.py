@@ -35,7 +35,7 @@ from storage.producers.producer_state import (
     ProducerStates,
 )
 from storage.segments.file_slice import FileSlice
-from storage.segments.segment import floor_index
+from storage.segments.segment import OFFSET_MAX, floor_index
 from storage.segments.timestamp_lookup import (
     TimestampAndOffset,
     first_at_or_after,
@@ -93,7 +93,7 @@ class UnifiedLog:
         """Wall clock of the last flush, at first of the opening; for `flush.ms`."""
         self.has_rolled = False
         """True from a roll to the next flush plan: the closed segments are to be flushed."""
-        self.truncated_to = log.end_offset
+        self._truncated_to = OFFSET_MAX
         damage = self._producers.load(wall_ms)
         assert self.producers.end_offset == log.end_offset, "INV-UL-2"
         self.recovery_report: tuple[RecoveryEvent, ...] = (*log.recovery_report, *damage)
@@ -434,9 +434,14 @@ class UnifiedLog:
         self._truncated(wall_ms)
 
     def _truncated(self, wall_ms: int) -> None:
-        self.truncated_to = min(self.truncated_to, self._log.end_offset)
+        self._truncated_to = min(self._truncated_to, self._log.end_offset)
         self._producers.reload(wall_ms)
         self.set_high_watermark(self.high_watermark)
+
+    def take_truncation(self) -> int:
+        """The lowest end of a truncation since the last call; `OFFSET_MAX` without one."""
+        lowest, self._truncated_to = self._truncated_to, OFFSET_MAX
+        return lowest
 
     def configure(self, config: LogConfig, rules: AppendRules) -> None:
         """Take other settings, which hold for what is appended from now on."""

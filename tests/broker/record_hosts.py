@@ -16,6 +16,7 @@ from network.clock import Clock, Now
 from network.turn_budget import TurnBudget
 from replication.leader.leadership import LocalBroker
 from simulator.cluster.memory_vfs import MemoryVfs
+from storage.cleaner.session import InlineSession
 from tests.broker.metadata_log import D1, D2, A, MetadataLog
 from tests.storage.test_unified_log import produced
 from wire.types import NodeId
@@ -113,6 +114,7 @@ class Host:
         self.works, self.asked = self.effects.works, self.effects.asked
         self.replicas = Replicas()
         uuids = count(1)
+        properties.setdefault("log_cleaner_enable", "false")  # its looks would be among the others
         config = RecordsConfig(
             node_id=NodeId(1),
             log_dirs=dirs,
@@ -128,6 +130,7 @@ class Host:
                 clean_log_dirs=frozenset(clean),
                 new_uuid=lambda: next(uuids).to_bytes(16, "big"),
                 rng=random.Random(1),
+                open_session=lambda _, job: InlineSession(self.vfs, job),
             ),
             LocalBroker(NodeId(1), lambda: 7, self._broker, 30_000),
             Services(self.clock, self.effects, self.effects.work, self.effects.asks, self.budget),

@@ -29,12 +29,15 @@ FIELDS = {
     "cleanup.policy": (
         "compact",
         lambda log, partition: (
-            log.append.is_compacted,
+            log.append.is_compacted and log.compaction.is_compacted,
             log.retention.is_deleted,
             partition.deletes,
         ),
         (True, False, False),
     ),
+    "min.cleanable.dirty.ratio": ("0.25", lambda log, _: log.compaction.dirty_ratio_min, 0.25),
+    "min.compaction.lag.ms": ("18", lambda log, _: log.compaction.lag_ms_min, 18),
+    "delete.retention.ms": ("19", lambda log, _: log.compaction.delete_retention_ms, 19),
     "retention.bytes": ("13", lambda log, _: log.retention.retention_bytes, 13),
     "retention.ms": ("14", lambda log, _: log.retention.retention_ms, 14),
     "flush.messages": ("15", lambda log, _: log.flush_messages, 15),

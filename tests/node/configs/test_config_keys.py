@@ -18,6 +18,7 @@ import msgspec
 import pytest
 from immutables import Map
 
+from broker.cleaning.cleaner_settings import cleaner_settings
 from broker.replicas.topic_settings import TopicSettingsOf
 from kernel.lifecycle.cordoned_directories import cordoned_directories
 from kernel.serving.auto_topics import INTERNAL, creatable_topic
@@ -65,6 +66,7 @@ CHANGES: dict[str, tuple[dict[str, str], str]] = {
     "compression.lz4.level": ({**COMBINED, "compression.type": "lz4"}, "7"),
     "compression.zstd.level": ({**COMBINED, "compression.type": "zstd"}, "7"),
     "log.cleaner.max.compaction.lag.ms": ({**COMBINED, "log.cleanup.policy": "compact"}, "7"),
+    "log.cleaner.dedupe.buffer.size": (COMBINED, "67108864"),
     "log.dir": (without(COMBINED, "log.dirs"), "/other"),
     "log.dirs": (COMBINED, "/other"),
     "log.flush.interval.ms": (COMBINED, "7"),
@@ -222,6 +224,7 @@ def effects(properties: dict[str, str]) -> tuple[Any, ...]:
     return (
         partition_defaults(NodeConfigs(EMPTY, 1, properties)),
         cordoned_directories(image, config, directory_ids),
+        cleaner_settings(EMPTY, config.node_id, properties),
         settings.log("topic"),
         settings.partition("topic"),
         [creatable_topic(config, name) for name in (*INTERNAL, "topic")],

@@ -1,4 +1,4 @@
-"""Selection of the logs that are cleaned, and of their parts: dirty ratio, lags, transactions, checkpoints."""
+"""Selection of the logs that are cleaned, up to where, by ratio, lags, transactions."""
 
 import pytest
 
