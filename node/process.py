@@ -48,6 +48,7 @@ from node.local_client import LocalClient
 from node.logs import write_log
 from node.measuring import measured_decoding
 from node.records.broker_side import BrokerSide
+from node.records.cleaner_sessions import CleanerProcesses
 from node.records.records_reader import RecordsReader
 from node.records.writeback import system_start, vfs_with_writeback
 from storage.errors import (
@@ -210,6 +211,7 @@ def _open_records(
         now=at,
         clean_log_dirs=CleanShutdownFiles(vfs, config.log_dirs).found_in,
         guards=guards,
+        open_session=CleanerProcesses().open,
         nanoseconds=time.perf_counter_ns,
     )
 
