@@ -10,6 +10,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from broker.records_counts import LogSize, RecordsCounts
+from inspection.cleaner_metrics import cleaner_metrics
 from inspection.quota_metrics import quota_metrics
 from inspection.recorder import NS_PER_MS
 from inspection.request_metrics import request_metrics
@@ -56,6 +57,7 @@ def records_metrics(counts: RecordsCounts) -> Iterator[Metric]:
     yield from request_metrics(counts)
     yield from _connections(counts)
     yield from quota_metrics(counts.quotas)
+    yield from cleaner_metrics(counts.cleaner)
     for name, value_ns, text in (
         ("max_ms", counts.longest_turn_ns, "CPU of the longest turn of the data thread"),
         ("max_ever_ms", counts.longest_turn_ever_ns, "the same, since the start"),

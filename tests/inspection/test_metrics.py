@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from broker.cleaning.cleaner_counts import CleanerCounts
 from broker.clients.client_quotas import ClientRate
 from broker.clients.request_metrics import FETCH_FOLLOWER, KindCounts, RequestTimes
 from broker.effects import SendParts
@@ -289,6 +290,18 @@ def records_counts(counters: Counters) -> RecordsCounts:
         delete_records=DelayedCount(32, 33),
         replica_lag_max=34,
         failed_partitions=35,
+        cleaner=CleanerCounts(
+            dead_threads=71,
+            died=72,
+            rounds=73,
+            dirty_percent_max=74,
+            buffer_utilization_percent_max=75,
+            recopy_percent=76,
+            clean_time_seconds_max=77,
+            compaction_delay_seconds_max=78,
+            since_last_run_ms=79,
+            uncleanable={"/a": (80, 81), "/b": (0, 0)},
+        ),
         logs=(LogSize("t", 1, 36, 37, 38, 39, 40), LogSize("u", 0, 1, 1, 1, 1, 5)),
     )
 
@@ -325,6 +338,28 @@ def test_refusals_waits_and_sessions_under_kafkas_names() -> None:
         ('kafka_log_logmanager_remaininglogstorecover{dir="/b"}', 0),
         ('kafka_log_logmanager_remainingsegmentstorecover{dir="/a",threadnum="0"}', 47),
         ('kafka_log_logmanager_remainingsegmentstorecover{dir="/a",threadnum="1"}', 0),
+    ):
+        assert values[name] == value, name
+
+
+def test_the_log_cleaner_under_kafkas_names() -> None:
+    world = ready_world()
+    counts = records_counts(Counters())
+    values = scraped_of(RunningNode(world.kernel(1), world._now), counts)
+    cleaner, manager = "kafka_log_logcleaner_", "kafka_log_logcleanermanager_"
+    for name, value in (
+        (cleaner + "deadthreadcount", 71),
+        ("kraftline_cleaner_deaths_total", 72),
+        ("kraftline_cleaner_rounds_total", 73),
+        (manager + "max_dirty_percent", 74),
+        (cleaner + "max_buffer_utilization_percent", 75),
+        (cleaner + "cleaner_recopy_percent", 76),
+        (cleaner + "max_clean_time_secs", 77),
+        (cleaner + "max_compaction_delay_secs", 78),
+        (manager + "time_since_last_run_ms", 79),
+        (manager + 'uncleanable_partitions_count{logDirectory="/a"}', 80),
+        (manager + 'uncleanable_bytes{logDirectory="/a"}', 81),
+        (manager + 'uncleanable_partitions_count{logDirectory="/b"}', 0),
     ):
         assert values[name] == value, name
 
