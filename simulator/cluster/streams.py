@@ -31,6 +31,7 @@ NAMES: Final = (
     "records",
     "record_clients",
     "record_kinds",
+    "compaction",
     *(f"chores/{kind}" for kind in RECORDS_KINDS),
 )
 """Names of the streams, beside those of the nodes."""

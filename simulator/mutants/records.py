@@ -2,11 +2,12 @@
 
 from typing import Final
 
+from simulator.mutants.record_cleaner import CLEANER
 from simulator.mutants.record_followers import FOLLOWERS
 from simulator.mutants.record_leaders import LEADERS
 from simulator.mutants.record_logs import LOGS
 from simulator.mutants.registry import Mutant
 
-_ALL: Final = (*LEADERS, *FOLLOWERS, *LOGS)
+_ALL: Final = (*LEADERS, *FOLLOWERS, *LOGS, *CLEANER)
 RECORDS: Final[tuple[Mutant, ...]] = tuple(sorted(_ALL, key=lambda mutant: mutant.number))
 """Mutants by number."""

@@ -28,6 +28,7 @@ RECORDS_MARKS: Final = (
     "log_start_rose_by_size",
     "log_start_rose_by_time",
     # nodes
+    "log_cleaned",
     "directory_failed",
     "replica_moved",
     "stopped_by_a_directory",

@@ -49,7 +49,9 @@ UPKEEP: Final = UpkeepConfig(
 )
 REPLICA_FETCH: Final = ReplicaFetchConfig(wait_ms_max=200, backoff_ms=300, socket_timeout_ms=3_000)
 LAG_MS_MAX: Final = 3_000
-PROPERTIES: Final = (
+PROPERTIES: Final = (  # sorted; the map of the cleaner holds 5 of the 7 keys
+    ("log.cleaner.backoff.ms", "400"),
+    ("log.cleaner.dedupe.buffer.size", "144"),
     ("log.flush.interval.messages", "40"),
     ("log.segment.bytes", "4000"),
     ("log.segment.delete.delay.ms", "1000"),

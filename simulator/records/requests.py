@@ -146,9 +146,10 @@ def batch(
     producer: Producer | None,
     sequence: int,
     compression: Codec = Codec.NONE,
+    key: bytes | None = None,
 ) -> bytes:
-    """A batch as a producer sends it."""
-    records = [RecordView(Offset(n), wall_ms, None, value) for n, value in enumerate(values)]
+    """A batch as a producer sends it, its records of one key or without any."""
+    records = [RecordView(Offset(n), wall_ms, key, value) for n, value in enumerate(values)]
     if producer is None:
         return produced_batch(records, compression)
     return produced_batch(

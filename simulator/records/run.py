@@ -104,6 +104,7 @@ def come_to_rest(world: RecordsWorld) -> None:
     if not world.run_until(lambda: _why_not_quiet(world) == "", end_us, ASKED_EVERY):
         raise Violation("liveness", _why_not_quiet(world))
     world.record_checks.check_at_rest()
+    world.compacted.look(world.ledger.image)
 
 
 def _why_not_quiet(world: RecordsWorld) -> str:

@@ -16,6 +16,7 @@ from kernel import events
 from kernel.config import NodeConfig
 from simulator.campaign.draw import Settings
 from simulator.campaign.recording import Recording
+from simulator.checks.partitions.compacted import CompactedChecks
 from simulator.checks.partitions.records import LOOKED_AT_EVERY_US, RecordChecks
 from simulator.cluster.machine import Machine
 from simulator.cluster.streams import Streams
@@ -25,6 +26,8 @@ from simulator.records import requests
 from simulator.records.chores import Chores
 from simulator.records.client_link import ClientLink
 from simulator.records.clients import Cluster, PartitionClient, Topic
+from simulator.records.compacting import TOPIC as COMPACTED_TOPIC
+from simulator.records.compacting import KeyedProducer
 from simulator.records.consumers import RecordConsumer
 from simulator.records.failing_directories import failed_directory, repair_directories
 from simulator.records.machine import RecordsMachine
@@ -50,6 +53,10 @@ FEWEST_KINDS: Final = 2
 CREATED: Final = (ErrorCode.none, ErrorCode.topic_already_exists)
 
 
+COMPACTED_SHARE: Final = 0.5
+"""Of the runs, which have a compacted topic too."""
+KEYED_HOST: Final = FIRST_HOST + 200
+MARKED_LINES: Final = {"log_moved": "replica_moved", "log_cleaned": "log_cleaned"}
 ENDED_BY: Final = "Shutdown broker because"
 """Reason of a node that ends by the failure of its log directories."""
 
@@ -92,7 +99,7 @@ class RecordsWorld(World):
         )
         hosts = iter(range(FIRST_HOST, FIRST_HOST + 100))
         kinds = streams.stream("record_kinds")
-        self.producers = [
+        self.producers: list[RecordProducer | HastyProducer | KeyedProducer] = [
             self._producer(next(hosts), number, kind)
             for number in range(TOPIC.partitions)
             for kind in draw_kinds(kinds)
@@ -103,6 +110,12 @@ class RecordsWorld(World):
             for rack in ("", kinds.choice(RACKS))
         ]
         self._creator = PartitionClient(self.cluster, next(hosts), 0)
+        self.compacted = CompactedChecks(self.nodes, self.record_checks)
+        drawn = streams.stream("compaction")
+        if drawn.random() < COMPACTED_SHARE:
+            cluster = replace(self.cluster, topic=COMPACTED_TOPIC, rng=drawn)
+            host = KEYED_HOST
+            self.producers.append(KeyedProducer(cluster, host, drawn, self.compacted))
         self.clients = (*self.producers, *self.consumers, self._creator)
         self.chores = Chores(
             self.cluster,
@@ -184,6 +197,7 @@ class RecordsWorld(World):
 
     def _look(self) -> None:
         self.record_checks.compare_replicas()
+        self.compacted.look(self.ledger.image)
         self.scheduler.after(LOOKED_AT_EVERY_US, self._look)
 
     # ---- watching ------------------------------------------------------------------------------
@@ -224,8 +238,8 @@ class RecordsWorld(World):
                 self.record_marks("directory_failed")
             elif type(effect) is Stopped and effect.clean:
                 self.record_marks("stopped_cleanly")
-            elif type(effect) is Log and effect.event == "log_moved":
-                self.record_marks("replica_moved")
+            elif type(effect) is Log and effect.event in MARKED_LINES:
+                self.record_marks(MARKED_LINES[effect.event])
 
 
 @cache

@@ -175,8 +175,8 @@ class RecordsScenario:
     def _produce(self, command: Command) -> None:
         """`produce 101 a b [acks=all|1|0] [partition=t-0] [time=MS] [producer=7 sequence=0]`.
 
-        One batch; `epoch=` is that of the producer, `time` of its records (now), `bytes` the
-        length to which its values are filled up.
+        One batch; `epoch=` is that of the producer, `time` of its records (now), `key` their key,
+        `bytes` the length to which its values are filled up.
         """
         target, values = command.number(0, "node"), command.rest(1)
         _, topic_id, number = self._partition(command)
@@ -192,6 +192,7 @@ class RecordsScenario:
             command.number_option("time", now_ms),
             producer if producer_id >= 0 else None,
             command.number_option("sequence", 0),
+            key=command.option("key", "").encode() or None,
         )
         sent_us = world.now_us
 

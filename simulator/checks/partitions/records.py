@@ -22,6 +22,7 @@ from metadata.image import Image
 from replication.leader.isr import Isr, maximal_isr
 from replication.leader.leadership import Leadership
 from replication.partition import Following, Partition
+from simulator.checks.partitions.compacted import COMPACTED, plain_topics
 from simulator.checks.partitions.log_starts import LogStarts
 from simulator.checks.partitions.promised import Promised, Reign
 from simulator.checks.partitions.record_logs import StoredBatch, batches_in, stored_batches
@@ -364,7 +365,7 @@ class RecordChecks:
         Raises:
             Violation: two differ below both their high watermarks.
         """
-        for topic_id, topic in self._image().topics.items():
+        for topic_id, topic in plain_topics(self._image()):
             for number, row in topic.partitions.items():
                 self._note_caught_up((topic_id, number), int(row.leader))
                 self._compare((topic_id, number), [int(each) for each in row.replicas])
@@ -432,7 +433,7 @@ class RecordChecks:
         Raises:
             Violation: a batch of an idempotent producer is stored twice.
         """
-        for topic_id, topic in self._image().topics.items():
+        for topic_id, topic in plain_topics(self._image()):
             for number, row in topic.partitions.items():
                 seen: dict[tuple[int, int, int], int] = {}
                 seen_values: set[bytes] = set()
@@ -451,7 +452,8 @@ class RecordChecks:
 
     def _replicas(self, key: tuple[bytes, int]) -> set[int]:
         topic = self._image().topics.get(key[0])  # type: ignore[call-overload]
-        return set() if topic is None else set(map(int, topic.partitions[key[1]].replicas))
+        is_plain = topic is not None and topic.name != COMPACTED
+        return set(map(int, topic.partitions[key[1]].replicas)) if is_plain else set()
 
     def _check_hasty(self, batch: StoredBatch, seen: set[bytes]) -> None:
         if _host_of(batch) not in self._hasty:
