@@ -75,6 +75,14 @@ def alter(admin: AdminClient, kind: ResourceType, name: str, key: str, value: st
     admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
 
 
+def look_often(admin: AdminClient) -> None:
+    """Let the broker's cleaner look at its logs again and again."""
+    (broker,) = admin.list_topics(timeout=TIMEOUT_S).brokers
+    alter(
+        admin, ConfigResource.Type.BROKER, str(broker), "log.cleaner.backoff.ms", str(BACKOFF_MS)
+    )
+
+
 def log_folder(cluster: Cluster, name: str) -> Path:
     """The folder of the partition."""
     (found,) = [path for path in cluster.folder.rglob(f"{name}-0") if path.is_dir()]
@@ -123,7 +131,7 @@ def measure(cluster: Cluster, megabytes: int, sizes: list[int]) -> dict[str, Any
     wait_until_writable(cluster.controllers)
     (bootstrap,) = cluster.brokers
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": LOG_LEVEL})
-    alter(admin, ConfigResource.Type.BROKER, "", "log.cleaner.backoff.ms", str(BACKOFF_MS))
+    look_often(admin)
     cleaning(cluster, WARM_MEGABYTES, sizes[-1])
     figures: dict[str, Any] = {}
     for size in sizes:

@@ -67,15 +67,13 @@ def cleaner_settings(image: Image, node_id: int, properties: Mapping[str, str]) 
 
 
 def _value(configs: NodeConfigs, key: str) -> Any:
-    """The value of a key; its default if a layer has one that cannot be read."""
+    """The value of a key; a start has refused those that cannot be read."""
     definition = broker_config(key)
     assert definition is not None, f"{key=}"
     assert definition.default is not None, f"{key=}"
     text = configs.value(key)
     value, error = parse_value(definition, definition.default if text is None else text)
-    if error is not None:
-        value, error = parse_value(definition, definition.default)
-        assert error is None, error
+    assert error is None, error
     return value
 
 
