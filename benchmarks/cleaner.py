@@ -78,9 +78,7 @@ def alter(admin: AdminClient, kind: ResourceType, name: str, key: str, value: st
 def look_often(admin: AdminClient) -> None:
     """Let the broker's cleaner look at its logs again and again."""
     (broker,) = admin.list_topics(timeout=TIMEOUT_S).brokers
-    alter(
-        admin, ConfigResource.Type.BROKER, str(broker), "log.cleaner.backoff.ms", str(BACKOFF_MS)
-    )
+    alter(admin, ConfigResource.Type.BROKER, str(broker), "log.cleaner.backoff.ms", str(BACKOFF_MS))
 
 
 def log_folder(cluster: Cluster, name: str) -> Path:

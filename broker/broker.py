@@ -144,8 +144,7 @@ class Broker:
         self._deadline_ms = now.monotonic_ms
         self._image, self._epoch = EMPTY, NO_EPOCH
         self._budget = TurnBudget()
-        self._work = Work(self._effects)
-        self._asks = Asks(self._effects)
+        self._work, self._asks = Work(self._effects), Asks(self._effects)
         self._services = Services(self._clock, self._effects, self._work, self._asks, self._budget)
         self._counters = Counters()
         self._requests = RequestMetrics(nanoseconds)

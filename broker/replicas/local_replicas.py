@@ -77,13 +77,11 @@ class LocalReplicas:
         fetchers: Fetchers,
     ) -> None:
         self._config, self._broker = config, broker
-        self._services = services
-        self._budget = services.budget
+        self._services, self._budget = services, services.budget
         self._is_stopping = False
         self._is_leaving = False
         """True while partitions are left at the end."""
-        self._replicas = replicas
-        self._fetchers = fetchers
+        self._replicas, self._fetchers = replicas, fetchers
         self._image = EMPTY
         """The newest that is applied, whole or in part."""
         self._images = ImageQueue(self._applying, services.budget)

@@ -9,9 +9,9 @@ from simulator.records import requests
 from simulator.records.clients import RETRIED, Cluster, PartitionClient, Topic
 from simulator.records.producers import outcome_of
 from wire.api_keys import PRODUCE
-from wire.batches.batch import RecordView
 from wire.batches.compression import Codec
 from wire.batches.produced_batch import produced_batch
+from wire.batches.records import RecordView
 from wire.errors import ErrorCode
 from wire.types import Offset
 

@@ -38,16 +38,14 @@ class Log:
     ) -> None:
         vfs, directory, config = maker.vfs, maker.directory, maker.config
         self._vfs, self.directory = vfs, directory
-        self.config = config
-        self._roll_rules = config.roll_rules
+        self.config, self._roll_rules = config, config.roll_rules
         self.maker = maker
         self._flushing = Flushing(vfs, recovery_point, config.recovery_point_bytes)
         self._segments = loaded.segments
         self.epoch_cache = loaded.epochs
         self.swap: SwapUnderWay | None = None
         self._open = OpenSegments(config.open_segments_max)
-        self.end_offset = loaded.end_offset
-        self.last_epoch = loaded.last_epoch
+        self.end_offset, self.last_epoch = loaded.end_offset, loaded.last_epoch
         damage = None if recovery_point is None else recovery_point.damage
         self.recovery_report: tuple[RecoveryEvent, ...] = (*filter(None, [damage]), *loaded.report)
         self.log_start_offset = loaded.end_offset

@@ -8,12 +8,12 @@ from wire.batches.batch import (
     HEADER_BYTES,
     Batch,
     BatchHeader,
-    RecordView,
     encode_records,
     iterate_batches,
     with_header,
 )
 from wire.batches.record_fields import record_fields, section_of, timestamp_delta_ms
+from wire.batches.records import RecordView
 from wire.errors import CorruptBatchError
 from wire.types import LeaderEpoch, Offset
 

@@ -9,7 +9,7 @@ from simulator.cluster.memory_vfs import MemoryVfs
 from storage.checkpoints.checkpoint_files import decode_offsets
 from storage.cleaner.clean_job import CleanJob, GroupCleaned, RoundEnded
 from storage.cleaner.session import InlineSession
-from storage.logs.log_validator import parse_produced
+from storage.logs.produced_records import parse_produced
 from storage.logs.unified_log import UnifiedLog
 from tests.broker.metadata_log import MetadataLog
 from tests.broker.record_hosts import Host, with_topics

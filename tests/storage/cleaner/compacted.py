@@ -9,11 +9,13 @@ from storage.cleaner.compaction_rules import CompactionRules
 from storage.cleaner.segment_swap import SegmentSwap
 from storage.cleaner.selection import RoundLimits, clean_job, log_to_clean
 from storage.logs.log import Log, LogConfig
-from storage.logs.log_validator import AppendRules, parse_produced
+from storage.logs.log_validator import AppendRules
+from storage.logs.produced_records import parse_produced
 from storage.logs.unified_log import FetchIsolation, UnifiedLog
 from storage.producers.producer_state import ProducerStates
 from tests.storage.cleaner.rounds import batch, record
-from wire.batches.batch import RecordView, iterate_batches
+from wire.batches.batch import iterate_batches
+from wire.batches.records import RecordView
 
 DIRECTORY = "/d/comp-0"
 NOW_MS = 1_700_000_000_000

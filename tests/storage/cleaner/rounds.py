@@ -15,9 +15,10 @@ from storage.cleaner.clean_job import (
 from storage.cleaner.cleaner import clean
 from storage.segments.segment import segment_name
 from storage.vfs import Vfs
-from wire.batches.batch import Batch, BatchHeader, RecordView, encode_records
+from wire.batches.batch import Batch, BatchHeader, encode_records
 from wire.batches.compression import Codec
 from wire.batches.legacy_batch import iterate_any
+from wire.batches.records import RecordView
 from wire.types import LeaderEpoch, Offset
 
 DIRECTORY = "/d/comp-0"

@@ -25,8 +25,9 @@ from tests.storage.cleaner.rounds import (
     record,
     run,
 )
-from wire.batches.batch import RecordView, iterate_batches
+from wire.batches.batch import iterate_batches
 from wire.batches.compression import Codec
+from wire.batches.records import RecordView
 
 KEYS = st.sampled_from([None, b"a", b"b", b"c", b"d" * 70, b"e" * 200])
 VALUES = st.sampled_from([None, b"", b"v" * 30])
