@@ -45,7 +45,7 @@ from storage.logs.append_info import UnexpectedOffsetError
 from storage.logs.log_validator import Checked, LogValidator
 from storage.logs.unified_log import FetchIsolation, UnifiedLog
 from storage.producers.producer_state import Origin
-from storage.segments.timestamp_lookup import TimestampAndOffset
+from storage.segments.timestamp_lookup import Spend, TimestampAndOffset, spend_nothing
 from wire.batches.batch import Batch
 from wire.errors import ErrorCode
 from wire.types import LeaderEpoch, NodeId, Offset, OffsetAndEpoch, PartitionEpoch
@@ -448,6 +448,7 @@ class Partition:
         current_leader_epoch: LeaderEpoch | None,
         *,
         is_leader_only: bool,
+        spend: Spend = spend_nothing,
     ) -> TimestampAndOffset | ErrorCode | None:
         """Offset by time as `reading.offset_for_timestamp` finds it; None without a record."""
         log = self.local_log(current_leader_epoch, is_leader_only=is_leader_only)
@@ -460,6 +461,7 @@ class Partition:
             isolation,
             leader_epoch=role.leader_epoch,
             epoch_start_offset=role.epoch_start_offset if isinstance(role, Leadership) else None,
+            spend=spend,
         )
 
     def delete_records_on_leader(self, offset: int) -> RecordDeletion | ErrorCode:

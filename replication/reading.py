@@ -12,7 +12,7 @@ from replication.leader.leadership import UNCHANGED, Changed
 from replication.log_offsets import LogOffsetMetadata
 from storage.logs.unified_log import NO_TIMESTAMP_MS, FetchIsolation, UnifiedLog
 from storage.segments.file_slice import FileSlice
-from storage.segments.timestamp_lookup import TimestampAndOffset
+from storage.segments.timestamp_lookup import Spend, TimestampAndOffset, spend_nothing
 from wire.errors import ErrorCode
 from wire.types import LeaderEpoch, Offset, OffsetAndEpoch
 
@@ -82,6 +82,7 @@ def offset_for_timestamp(
     *,
     leader_epoch: LeaderEpoch,
     epoch_start_offset: Offset | None,
+    spend: Spend = spend_nothing,
 ) -> TimestampAndOffset | ErrorCode | None:
     """Offset by time, or of an end; None if no record that may be read is there.
 
@@ -96,6 +97,7 @@ def offset_for_timestamp(
         isolation: LOG_END for replicas.
         leader_epoch: as the partition has it.
         epoch_start_offset: log end when it became leader, None for a follower.
+        spend: told what the log is read for.
     """
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
         return log.earliest()
@@ -110,9 +112,9 @@ def offset_for_timestamp(
             return ErrorCode.offset_not_available
         return TimestampAndOffset(NO_TIMESTAMP_MS, end_offset, leader_epoch)
     if timestamp_ms == MAX_TIMESTAMP:
-        found = log.with_max_timestamp()
+        found = log.with_max_timestamp(spend)
     elif timestamp_ms >= 0:
-        found = log.at_timestamp(timestamp_ms)
+        found = log.at_timestamp(timestamp_ms, spend)
     else:
         return None
     if found is not None and found.offset < end_offset:

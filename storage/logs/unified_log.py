@@ -37,8 +37,10 @@ from storage.producers.producer_state import (
 from storage.segments.file_slice import FileSlice
 from storage.segments.segment import OFFSET_MAX, floor_index
 from storage.segments.timestamp_lookup import (
+    Spend,
     TimestampAndOffset,
     first_at_or_after,
+    spend_nothing,
     with_max_timestamp,
 )
 from storage.segments.transaction_index import AbortedTransaction
@@ -303,15 +305,18 @@ class UnifiedLog:
         """The end that a reader with this isolation may read up to, with the newest epoch."""
         return TimestampAndOffset(NO_TIMESTAMP_MS, self.bound(isolation), self._log.last_epoch)
 
-    def with_max_timestamp(self) -> TimestampAndOffset | None:
+    def with_max_timestamp(self, spend: Spend = spend_nothing) -> TimestampAndOffset | None:
         """The first record with the largest timestamp, which may be -1; None without records."""
-        found = with_max_timestamp(self._log.segments)
+        found = with_max_timestamp(self._log.segments, spend)
         self._log.close_unused()
         return found
 
-    def at_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
+    def at_timestamp(
+        self, timestamp_ms: int, spend: Spend = spend_nothing
+    ) -> TimestampAndOffset | None:
         """The first record at or after the timestamp; None if there is none."""
-        found = first_at_or_after(self._log.segments, timestamp_ms, self._log.log_start_offset)
+        start_offset = self._log.log_start_offset
+        found = first_at_or_after(self._log.segments, timestamp_ms, start_offset, spend)
         self._log.close_unused()
         return found
 
