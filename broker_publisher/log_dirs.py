@@ -55,32 +55,78 @@ def described_log_dirs(
         volume: returns the file system of a path; OSError if that fails.
         cordoned: paths of the cordoned log directories.
     """
-    new = codec.newest(DESCRIBE_LOG_DIRS, "response")
-    wanted = None if request.topics is None else _wanted(request.topics)
-
-    def result(path: str, found: Iterable[LocalReplica] | None) -> Entity:
-        error = ErrorCode.kafka_storage_error
-        offline = new.DescribeLogDirsResult(error_code=error, log_dir=path, topics=())
-        if found is None:
-            return offline
-        try:
-            size = volume(path)
-        except OSError:
-            return offline
-        return new.DescribeLogDirsResult(
-            error_code=ErrorCode.none,
-            log_dir=path,
-            topics=_topics(found, wanted),
-            total_bytes=size.total_bytes,
-            usable_bytes=size.usable_bytes,
-            is_cordoned=path in cordoned,
-        )
-
-    return new.DescribeLogDirsResponse(
-        throttle_time=timedelta(0),
-        error_code=ErrorCode.none,
-        results=tuple(result(path, found) for path, found in replicas.items()),
+    wanted = None if request.topics is None else wanted_partitions(request.topics)
+    return log_dirs_response(
+        [
+            log_dir_result(
+                path,
+                None if found is None else _topics(found, wanted),
+                volume,
+                is_cordoned=path in cordoned,
+            )
+            for path, found in replicas.items()
+        ]
     )
+
+
+def log_dirs_response(results: Iterable[Entity]) -> Entity:
+    """The response of the results of all log directories."""
+    new = codec.newest(DESCRIBE_LOG_DIRS, "response")
+    return new.DescribeLogDirsResponse(
+        throttle_time=timedelta(0), error_code=ErrorCode.none, results=tuple(results)
+    )
+
+
+def log_dir_result(
+    path: str,
+    topics: tuple[Entity, ...] | None,
+    volume: Callable[[str], Volume],
+    *,
+    is_cordoned: bool,
+) -> Entity:
+    """The result of a log directory, with its topics; None for one that is offline."""
+    new = codec.newest(DESCRIBE_LOG_DIRS, "response")
+    error = ErrorCode.kafka_storage_error
+    offline = new.DescribeLogDirsResult(error_code=error, log_dir=path, topics=())
+    if topics is None:
+        return offline
+    try:
+        size = volume(path)
+    except OSError:
+        return offline
+    return new.DescribeLogDirsResult(
+        error_code=ErrorCode.none,
+        log_dir=path,
+        topics=topics,
+        total_bytes=size.total_bytes,
+        usable_bytes=size.usable_bytes,
+        is_cordoned=is_cordoned,
+    )
+
+
+def topic_row(name: str, partitions: Iterable[Entity]) -> Entity:
+    """A topic of a log directory, with its replicas."""
+    new = codec.newest(DESCRIBE_LOG_DIRS, "response")
+    return new.DescribeLogDirsTopic(name=name, partitions=tuple(partitions))
+
+
+def replica_row(replica: LocalReplica) -> Entity:
+    """A replica."""
+    new = codec.newest(DESCRIBE_LOG_DIRS, "response")
+    return new.DescribeLogDirsPartition(
+        partition_index=replica.partition,
+        partition_size=replica.size_bytes,
+        offset_lag=replica.offset_lag,
+        is_future_key=replica.is_future,
+    )
+
+
+def wanted_partitions(topics: Sequence["DescribableLogDirTopic"]) -> dict[str, set[int]]:
+    """The partitions that a request names, by topic."""
+    wanted: dict[str, set[int]] = {}
+    for topic in topics:
+        wanted.setdefault(str(topic.topic), set()).update(map(int, topic.partitions))
+    return wanted
 
 
 def cordoned_log_dirs(
@@ -95,29 +141,10 @@ def cordoned_log_dirs(
 def _topics(
     replicas: Iterable[LocalReplica], wanted: dict[str, set[int]] | None
 ) -> tuple[Entity, ...]:
-    new = codec.newest(DESCRIBE_LOG_DIRS, "response")
     found = sorted(
         one for one in replicas if wanted is None or one.partition in wanted.get(one.topic_name, ())
     )
     return tuple(
-        new.DescribeLogDirsTopic(
-            name=name,
-            partitions=tuple(
-                new.DescribeLogDirsPartition(
-                    partition_index=one.partition,
-                    partition_size=one.size_bytes,
-                    offset_lag=one.offset_lag,
-                    is_future_key=one.is_future,
-                )
-                for one in of_topic
-            ),
-        )
+        topic_row(name, map(replica_row, of_topic))
         for name, of_topic in groupby(found, key=lambda one: one.topic_name)
     )
-
-
-def _wanted(topics: Sequence["DescribableLogDirTopic"]) -> dict[str, set[int]]:
-    wanted: dict[str, set[int]] = {}
-    for topic in topics:
-        wanted.setdefault(str(topic.topic), set()).update(map(int, topic.partitions))
-    return wanted

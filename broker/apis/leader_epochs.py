@@ -4,17 +4,18 @@ apache/kafka: core/.../server/KafkaApis.scala (handleOffsetForLeaderEpochRequest
 ReplicaManager.scala (lastOffsetForLeaderEpoch); KIP-101, KIP-320
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.apis.access import Access
 from broker.apis.named_partitions import NamedPartitions, known_epoch
-from broker.clients.call import Call
+from broker.clients.call import PIECE_UNITS, Call
 from quorum_controller.bodies import NO_TIME
 from quorum_controller.security.authorization import Operation
 from wire.api_keys import OFFSET_FOR_LEADER_EPOCH
 from wire.errors import ErrorCode
 from wire.messages import codec
 from wire.messages.codec import Entity
+from wire.steps import Steps
 from wire.types import LeaderEpoch, OffsetAndEpoch
 
 if TYPE_CHECKING:
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
         OffsetForLeaderEpochRequest,
         OffsetForLeaderPartition,
     )
+
+_TOPIC_UNITS: Final = 3
+"""Cost of a topic of a request."""
+_ROW_UNITS: Final = 6
+"""Cost of a partition."""
 
 
 class OffsetForLeaderEpoch:
@@ -37,29 +43,36 @@ class OffsetForLeaderEpoch:
         self._access = access
 
     def serve(self, call: Call) -> None:
-        """Answer a request."""
-        call.answer(self._answer(call, call.body()))
+        """Answer a request, a large one over turns."""
+        call.answer_from(self._answer(call, call.body()))
 
-    def _answer(self, call: Call, body: "OffsetForLeaderEpochRequest") -> Entity:
+    def _answer(self, call: Call, body: "OffsetForLeaderEpochRequest") -> Steps[Entity]:
         new = codec.newest(OFFSET_FOR_LEADER_EPOCH, "response")
-        is_broker = self._access.allows_cluster(call.caller, Operation.CLUSTER_ACTION)
         topics = []
         for topic in body.topics:
             name = str(topic.topic)
-            is_allowed = is_broker or self._access.allows_topic(
-                call.caller, Operation.DESCRIBE, name
-            )
-            rows = tuple(
-                _row(
-                    asked.partition,
-                    self._end_of_epoch(name, asked)
-                    if is_allowed
-                    else ErrorCode.topic_authorization_failed,
-                )
-                for asked in topic.partitions
-            )
-            topics.append(new.OffsetForLeaderTopicResult(topic=name, partitions=rows))
+            if call.units >= PIECE_UNITS:
+                yield call.take_units()
+            is_allowed = self._is_allowed(call, name)
+            call.units += _TOPIC_UNITS
+            rows: list[Entity] = []
+            for asked in topic.partitions:
+                if call.units >= PIECE_UNITS:
+                    yield call.take_units()
+                    is_allowed = self._is_allowed(call, name)
+                call.units += _ROW_UNITS
+                found: OffsetAndEpoch | ErrorCode | None = ErrorCode.topic_authorization_failed
+                if is_allowed:
+                    found = self._end_of_epoch(name, asked)
+                rows.append(_row(asked.partition, found))
+            topics.append(new.OffsetForLeaderTopicResult(topic=name, partitions=tuple(rows)))
         return new.OffsetForLeaderEpochResponse(throttle_time=NO_TIME, topics=tuple(topics))
+
+    def _is_allowed(self, call: Call, topic: str) -> bool:
+        access, caller = self._access, call.caller
+        return access.allows_cluster(caller, Operation.CLUSTER_ACTION) or access.allows_topic(
+            caller, Operation.DESCRIBE, topic
+        )
 
     def _end_of_epoch(
         self, topic: str, asked: "OffsetForLeaderPartition"

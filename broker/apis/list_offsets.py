@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.apis.access import Access
 from broker.apis.named_partitions import NamedPartitions, known_epoch
-from broker.clients.call import Call
+from broker.clients.call import PIECE_UNITS, Call
 from quorum_controller.bodies import NO_TIME
 from quorum_controller.security.authorization import Operation
 from replication.reading import EARLIEST, EARLIEST_LOCAL, LATEST, MAX_TIMESTAMP
@@ -21,6 +21,7 @@ from wire.api_keys import LIST_OFFSETS
 from wire.errors import ErrorCode
 from wire.messages import codec
 from wire.messages.codec import Entity
+from wire.steps import Steps
 from wire.types import TopicIdPartition
 
 if TYPE_CHECKING:
@@ -42,6 +43,13 @@ OFFSET_NOT_AVAILABLE_VERSION_MIN: Final = 5
 CONSUMER: Final = -1
 DEBUGGING: Final = -2
 """Replica id of a reader that a follower may answer too."""
+_TOPIC_UNITS: Final = 2
+"""Cost of a topic of a request."""
+_ROW_UNITS: Final = 6
+"""Cost of a partition whose log is not read."""
+_COUNTED: Final = 128
+"""Partitions that are counted before the units are asked again."""
+_COUNTED_PER_UNIT: Final = 2
 _ISOLATIONS: Final = {0: FetchIsolation.HIGH_WATERMARK, 1: FetchIsolation.TXN_COMMITTED}
 
 
@@ -65,22 +73,25 @@ class ListOffsets:
         self._on_failure = on_failure
 
     def serve(self, call: Call) -> None:
-        """Answer a request."""
-        call.answer(self._answer(call, call.body()))
+        """Answer a request, a large one over turns."""
+        call.answer_from(self._answer(call, call.body()))
 
-    def _answer(self, call: Call, body: "ListOffsetsRequest") -> Entity:
-        new = codec.newest(LIST_OFFSETS, "response")
-        counts = Counter(
-            (str(topic.name), partition.partition_index)
-            for topic in body.topics
-            for partition in topic.partitions
-        )
-        isolation = _isolation(body)
+    def _answer(self, call: Call, body: "ListOffsetsRequest") -> Steps[Entity]:
+        counts = yield from self._counts(call, body)
+        isolation, is_leader_only = _isolation(body), body.replica_id != DEBUGGING
         rows: dict[str, dict[int, Entity]] = {}
         for topic in body.topics:
             name = str(topic.name)
+            found_of_topic = rows.setdefault(name, {})
+            if call.units >= PIECE_UNITS:
+                yield call.take_units()
             is_allowed = self._access.allows_topic(call.caller, Operation.DESCRIBE, name)
+            call.units += _TOPIC_UNITS
             for asked in topic.partitions:
+                if call.units >= PIECE_UNITS:
+                    yield call.take_units()
+                    is_allowed = self._access.allows_topic(call.caller, Operation.DESCRIBE, name)
+                call.units += _ROW_UNITS
                 number = asked.partition_index
                 found: TimestampAndOffset | ErrorCode | None
                 if not is_allowed:
@@ -90,31 +101,41 @@ class ListOffsets:
                 elif isolation is None:
                     found = ErrorCode.unknown_server_error
                 else:
-                    found = self._find(
-                        call.header.api_version,
-                        name,
-                        asked,
-                        isolation,
-                        is_leader_only=body.replica_id != DEBUGGING,
-                    )
-                rows.setdefault(name, {})[number] = _row(number, found)
+                    found = self._find(call, name, asked, isolation, is_leader_only=is_leader_only)
+                found_of_topic[number] = _row(number, found)
+        new = codec.newest(LIST_OFFSETS, "response")
         return new.ListOffsetsResponse(
             throttle_time=NO_TIME,
             topics=tuple(
                 new.ListOffsetsTopicResponse(name=name, partitions=tuple(found.values()))
                 for name, found in rows.items()
+                if found
             ),
         )
 
+    def _counts(self, call: Call, body: "ListOffsetsRequest") -> Steps[Counter[tuple[str, int]]]:
+        """Count how often each partition is asked for."""
+        counts = Counter[tuple[str, int]]()
+        for topic in body.topics:
+            name, partitions = str(topic.name), topic.partitions
+            for start in range(0, len(partitions), _COUNTED):
+                some = partitions[start : start + _COUNTED]
+                counts.update((name, asked.partition_index) for asked in some)
+                call.units += -(-len(some) // _COUNTED_PER_UNIT)
+                if call.units >= PIECE_UNITS:
+                    yield call.take_units()
+        return counts
+
     def _find(
         self,
-        version: int,
+        call: Call,
         topic: str,
         asked: "ListOffsetsPartition",
         isolation: FetchIsolation,
         *,
         is_leader_only: bool,
     ) -> TimestampAndOffset | ErrorCode | None:
+        version = call.header.api_version
         timestamp_ms, number = int(asked.timestamp), int(asked.partition_index)
         version_min = VERSION_MIN_BY_TIMESTAMP.get(timestamp_ms)
         if timestamp_ms < 0 and (version_min is None or version < version_min):
@@ -125,7 +146,7 @@ class ListOffsets:
         epoch = known_epoch(asked.current_leader_epoch)
         try:
             found = partition.offset_for_timestamp(
-                timestamp_ms, isolation, epoch, is_leader_only=is_leader_only
+                timestamp_ms, isolation, epoch, is_leader_only=is_leader_only, spend=call.spend
             )
         except CorruptLogError:
             return ErrorCode.corrupt_message

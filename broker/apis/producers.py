@@ -6,22 +6,33 @@ apache/kafka: core/.../server/KafkaApis.scala (handleDescribeProducersRequest),
 core/.../cluster/Partition.scala (activeProducerState); KIP-664
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.apis.access import Access
 from broker.apis.named_partitions import NamedPartitions
-from broker.clients.call import Call
+from broker.clients.call import PIECE_UNITS, Call
 from metadata.topic_names import illegal_topic_name
 from quorum_controller.bodies import NO_TIME
 from quorum_controller.security.authorization import Operation
+from storage.logs.unified_log import UnifiedLog
 from storage.producers.producer_state import ProducerStateEntry
 from wire.api_keys import DESCRIBE_PRODUCERS
 from wire.errors import ApiError, ErrorCode
 from wire.messages import codec
 from wire.messages.codec import Entity
+from wire.steps import Steps
 
 if TYPE_CHECKING:
     from kio.schema.describe_producers.v0.request import DescribeProducersRequest
+
+_TOPIC_UNITS: Final = 4
+"""Cost of a topic of a request."""
+_ROW_UNITS: Final = 6
+"""Cost of a partition without its producers."""
+_PRODUCERS: Final = 32
+"""Producers whose rows are made before the units are asked again."""
+_PRODUCER_UNITS: Final = 2
+_LISTED_PER_UNIT: Final = 50
 
 
 class DescribeProducers:
@@ -37,20 +48,27 @@ class DescribeProducers:
         self._access = access
 
     def serve(self, call: Call) -> None:
-        """Answer a request."""
-        call.answer(self._answer(call, call.body()))
+        """Answer a request, a large one over turns."""
+        call.answer_from(self._answer(call, call.body()))
 
-    def _answer(self, call: Call, body: "DescribeProducersRequest") -> Entity:
+    def _answer(self, call: Call, body: "DescribeProducersRequest") -> Steps[Entity]:
         new = codec.newest(DESCRIBE_PRODUCERS, "response")
         topics = []
         for topic in body.topics:
             name = str(topic.name)
+            if call.units >= PIECE_UNITS:
+                yield call.take_units()
             error = self._topic_error(call, name)
-            rows = tuple(
-                self._row(name, number) if error is None else _error_row(number, error)
-                for number in topic.partition_indexes
-            )
-            topics.append(new.TopicResponse(name=name, partitions=rows))
+            call.units += _TOPIC_UNITS
+            rows: list[Entity] = []
+            for number in topic.partition_indexes:
+                if call.units >= PIECE_UNITS:
+                    yield call.take_units()
+                    error = self._topic_error(call, name)
+                call.units += _ROW_UNITS
+                row = yield from self._row(call, name, number, error)
+                rows.append(row)
+            topics.append(new.TopicResponse(name=name, partitions=tuple(rows)))
         return new.DescribeProducersResponse(throttle_time=NO_TIME, topics=tuple(topics))
 
     def _topic_error(self, call: Call, name: str) -> ApiError | None:
@@ -66,19 +84,34 @@ class DescribeProducers:
             )
         return None
 
-    def _row(self, topic: str, number: int) -> Entity:
-        partition = self._partitions.find(topic, number)
-        if isinstance(partition, ErrorCode):
-            return _error_row(number, ApiError(partition))
-        log = partition.local_log(None, is_leader_only=False)
-        if isinstance(log, ErrorCode):
-            return _error_row(number, ApiError(log))
+    def _row(self, call: Call, topic: str, number: int, error: ApiError | None) -> Steps[Entity]:
+        """The row of a partition; of many producers it is made in pieces, each asks for it anew."""
+        log = self._log(topic, number) if error is None else error
+        if isinstance(log, ApiError):
+            return _error_row(number, log)
+        entries = list(log.producers.entries())
+        call.units += len(entries) // _LISTED_PER_UNIT
+        states: list[Entity] = []
+        for start in range(0, len(entries), _PRODUCERS):
+            if call.units >= PIECE_UNITS:
+                yield call.take_units()
+                now = self._topic_error(call, topic) or self._log(topic, number)
+                if isinstance(now, ApiError):
+                    return _error_row(number, now)
+            some = entries[start : start + _PRODUCERS]
+            states += map(_state, some)
+            call.units += len(some) * _PRODUCER_UNITS
         new = codec.newest(DESCRIBE_PRODUCERS, "response")
         return new.PartitionResponse(
-            partition_index=number,
-            error_code=ErrorCode.none,
-            active_producers=tuple(_state(entry) for entry in log.producers.entries()),
+            partition_index=number, error_code=ErrorCode.none, active_producers=tuple(states)
         )
+
+    def _log(self, topic: str, number: int) -> UnifiedLog | ApiError:
+        partition = self._partitions.find(topic, number)
+        if isinstance(partition, ErrorCode):
+            return ApiError(partition)
+        log = partition.local_log(None, is_leader_only=False)
+        return ApiError(log) if isinstance(log, ErrorCode) else log
 
 
 def _error_row(number: int, error: ApiError) -> Entity:

@@ -8,6 +8,7 @@ the version of the request, or, where a request has no response, with nothing.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Final
 
 from broker.clients.throttling import Throttle
 from broker.effects import Part
@@ -18,8 +19,15 @@ from wire.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 from wire.messages import codec
 from wire.messages.codec import Body, Entity
 from wire.messages.error_codes import error_codes
+from wire.messages.response_steps import write_response
 from wire.primitives import skip_tagged_fields
 from wire.steps import Steps, finished
+
+PIECE_UNITS: Final = 200
+"""Cost from which on a piece of a handler ends: a request below it is one piece."""
+_CODES_PIECE: Final = 512
+"""Errors of an answer that are counted in one piece."""
+_CODES_PER_UNIT: Final = 4
 
 
 def served_header(frame: bytearray, apis: Mapping[int, Api]) -> tuple[RequestHeader, int] | None:
@@ -63,6 +71,7 @@ class Call:
         "position",
         "run",
         "throttle",
+        "units",
         "withdraw",
     )
 
@@ -92,6 +101,8 @@ class Call:
         self._errors = {} if errors is None else errors
         self.partition_count = 0
         """Partitions that its handler looked at, by which it costs."""
+        self.units = 0
+        """Cost of what its handler did beside, and has not yielded."""
         self.withdraw: Callable[[], None] | None = None
         """Ends the wait for the answer when the client has gone; None if nobody can."""
 
@@ -111,6 +122,33 @@ class Call:
         RemoteProtocolError, as the handler.
         """
         self.run(steps)
+
+    def spend(self, units: int) -> None:
+        """Note what a piece of the handler cost."""
+        self.units += units
+
+    def take_units(self) -> int:
+        """Cost of the piece that ends here."""
+        units, self.units = self.units, 0
+        return units
+
+    def answer_from(self, steps: Steps[Entity]) -> None:
+        """Answer with the body that some pieces make: at once, or over turns behind the first.
+
+        Each notes its cost, and yields it (`take_units`) from `PIECE_UNITS` on; the last does not.
+        """
+        try:
+            piece = next(steps)
+        except StopIteration as end:
+            self.answer(end.value)
+            return
+        assert isinstance(piece, int), "others would not wait for it"
+        self.units += piece
+        self.go_on(self._from_rest(steps))
+
+    def _from_rest(self, steps: Steps[Entity]) -> Steps[None]:
+        body = yield from steps
+        yield from self.answer_in_steps(body)
 
     def body(self) -> Body:
         """The request as kio's newest class.
@@ -133,9 +171,7 @@ class Call:
         One that cannot be said in the version of the request closes the connection instead.
         """
         header = self.header
-        throttle_ms = 0 if self.throttle is None else self.throttle.answered()
-        if throttle_ms:
-            body = replace(body, throttle_time=timedelta(milliseconds=throttle_ms))
+        body = self._throttled(body)
         for code in error_codes(body):
             self.count(code)
         try:
@@ -146,6 +182,30 @@ class Call:
             self._respond(None, f"the answer cannot be said in this version: {error}")
         else:
             self._respond((encoded,), None)
+
+    def answer_in_steps(self, body: Entity) -> Steps[None]:
+        """As `answer`, in pieces, for a body of many rows."""
+        header = self.header
+        for count, code in enumerate(error_codes(body), 1):
+            self.count(code)
+            if count % _CODES_PIECE == 0:
+                yield _CODES_PIECE // _CODES_PER_UNIT
+        writing = write_response(
+            header.api_key, header.api_version, header.correlation_id, self._throttled(body)
+        )
+        try:
+            encoded = yield from writing
+        except LocalProtocolError as error:
+            self._respond(None, f"the answer cannot be said in this version: {error}")
+        else:
+            self._respond((encoded,), None)
+
+    def _throttled(self, body: Entity) -> Entity:
+        """The body with the throttle time of the client, which counts from now on."""
+        throttle_ms = 0 if self.throttle is None else self.throttle.answered()
+        if not throttle_ms:
+            return body
+        return replace(body, throttle_time=timedelta(milliseconds=throttle_ms))
 
     def answer_parts(self, parts: Sequence[Part]) -> None:
         """Answer with an encoded body, without a header, in the version of the request.

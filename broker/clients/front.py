@@ -319,12 +319,14 @@ class Front:
         if reply.running is None:
             self._handled(call, reply, times)
         else:
+            self._budget.spend(call.units)
+            call.units = 0
             reply.running.throttle = throttle
             reply.running.handled = partial(self._handled, call, reply, times)
 
     def _handled(self, call: Call, reply: Reply, times: tuple[int, int, int]) -> None:
         """Note the end of a handler, with when its call was received and begun, and the bytes."""
-        self._budget.spend(call.partition_count * PARTITION_UNITS)
+        self._budget.spend(call.partition_count * PARTITION_UNITS + call.units)
         received_ns, started_ns, size_bytes = times
         handled_ns = self._metrics.nanoseconds()
         reply.begun = (call.kind, received_ns, started_ns, handled_ns, size_bytes)

@@ -10,7 +10,7 @@ from broker.config import RecordsConfig
 from metadata.records import BrokerRegistrationChangeRecord
 from quorum_controller.security.authorization import AccessRules, Operation, ResourceType
 from simulator.cluster.memory_vfs import MemoryVfs
-from tests.broker.apis.requests import Broker, ask
+from tests.broker.apis.requests import Broker, ask, call_of
 from tests.broker.metadata_log import D1, D2
 from tests.storage.test_unified_log import NOW, opened, produced
 from wire.api_keys import DESCRIBE_LOG_DIRS
@@ -134,3 +134,71 @@ def test_a_copy_that_is_being_made_is_a_future_one_with_its_lag():
     asked.futures["/d1"] = [(("a", 0), 70, 3)]
     (row,) = [p for r in asked.ask().results for t in r.topics for p in t.partitions]
     assert (row.partition_size, row.offset_lag, row.is_future_key) == (70, 3, True)
+
+
+def test_each_piece_asks_for_its_logs_anew():
+    asked, runs, answers = Asked(), [], []
+    log = log_of(1)
+    asked.logs["/d2"] |= {("a", n): log for n in range(500)}
+    asked.logs["/d1"][("b", 0)] = log
+    body = codec.newest(DESCRIBE_LOG_DIRS, "request").DescribeLogDirsRequest(topics=None)
+    call = call_of(DESCRIBE_LOG_DIRS, 5, body, answers)
+    call.run = runs.append
+    asked.handler.serve(call)
+    (steps,) = runs
+    asked.logs["/d2"].clear()
+    asked.logs["/d1"].clear()
+    pieces = [call.take_units(), *steps]
+    assert all(each >= 64 for each in pieces)
+    d2, d1 = answers[0].results
+    numbers = [row.partition_index for topic in d2.topics for row in topic.partitions]
+    assert numbers == list(range(len(numbers)))
+    assert 0 < len(numbers) < 500
+    assert d1.topics == ()
+
+
+@pytest.mark.parametrize("path", ["/d2", "/d1"])
+def test_a_directory_that_goes_offline_between_two_pieces(path):
+    asked, runs, answers = Asked(), [], []
+    log = log_of(1)
+    asked.logs["/d2"] |= {("a", n): log for n in range(500)}
+    body = codec.newest(DESCRIBE_LOG_DIRS, "request").DescribeLogDirsRequest(topics=None)
+    call = call_of(DESCRIBE_LOG_DIRS, 5, body, answers)
+    call.run = runs.append
+    asked.handler.serve(call)
+    del asked.logs[path]
+    list(runs[0])
+    codes = {row.log_dir: (row.error_code, len(row.topics)) for row in answers[0].results}
+    assert codes.pop(path) == (ErrorCode.kafka_storage_error, 0)
+    assert {code for code, _ in codes.values()} == {ErrorCode.none}
+
+
+def test_logs_and_copies_are_in_the_order_of_their_names():
+    asked = Asked()
+    asked.logs["/d1"] |= {("b", 2): log_of(1), ("b", 0): log_of(1), ("d", 0): log_of(0)}
+    asked.futures["/d1"] = [(("b", 1), 7, 0), (("c", 0), 8, 0), (("a", 0), 9, 0)]
+    _, result = asked.ask().results
+    rows = [(t.name, p.partition_index, p.is_future_key) for t in result.topics
+            for p in t.partitions]  # fmt: skip
+    assert rows == [
+        ("a", 0, True), ("b", 0, False), ("b", 1, True), ("b", 2, False), ("c", 0, True),
+        ("d", 0, False),
+    ]  # fmt: skip
+    _, result = asked.ask({"b": (1, 2), "c": (1,)}).results
+    rows = [(t.name, p.partition_index) for t in result.topics for p in t.partitions]
+    assert rows == [("b", 1), ("b", 2)]
+
+
+def test_a_log_costs_by_its_segments():
+    costs = []
+    for count in (0, 100):
+        asked, answers = Asked(), []
+        log = opened(MemoryVfs(), segment_bytes=SIZE)
+        for _ in range(count):
+            log.append_as_leader(produced(NOW), 1, NOW)
+        asked.logs["/d1"][("a", 0)] = log
+        body = codec.newest(DESCRIBE_LOG_DIRS, "request").DescribeLogDirsRequest(topics=None)
+        call = call_of(DESCRIBE_LOG_DIRS, 5, body, answers)
+        asked.handler.serve(call)
+        costs.append(call.units)
+    assert costs == [24, 34]
