@@ -62,13 +62,13 @@ def _moves_offsets_down(patches: Patches) -> None:
     """A batch that loses records begins one offset lower than it did."""
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def mutated(header: Any, section: bytes, count: int, *more: Any) -> bytes:
+        def mutated(header: Any, compressed: bytes, count: int) -> bytes:
             base = Offset(max(0, header.base_offset - 1))
-            return bytes(original(replace(header, base_offset=base), section, count, *more))
+            return bytes(original(replace(header, base_offset=base), compressed, count))
 
         return mutated
 
-    patches.function(batch, "encode_section", make)
+    patches.function(batch, "with_header", make)
 
 
 def _forgets_the_last_of_a_group(patches: Patches) -> None:
