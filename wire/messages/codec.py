@@ -119,9 +119,9 @@ def is_flexible(api_key: int, version: int) -> bool:
     Raises:
         LookupError: there is no such version.
     """
-    first, flexible = _OWN_DECODERS.get(api_key, (0, 0))
-    if 0 < first <= version <= SCHEMAS[api_key].newest_version:
-        return version >= flexible
+    own = _OWN_DECODERS.get(api_key)
+    if own is not None and own[0] <= version <= SCHEMAS[api_key].newest_version:
+        return version >= own[1]
     return bool(entity_class(api_key, version, "request").__flexible__)
 
 
@@ -238,7 +238,7 @@ def _with_short_messages(body: Any) -> Any:
     """The body with error messages cut to the 16-bit length of older versions."""
     if isinstance(body, tuple):
         return tuple(map(_with_short_messages, body))
-    if not is_dataclass(body) or isinstance(body, type):
+    if not is_dataclass(type(body)):
         return body
     changes: dict[str, Any] = {}
     for field in fields(body):
@@ -325,10 +325,9 @@ def _decode(entity: Any, body: Buffer, kind: str = "") -> Any:
     try:
         return _kept_entity(entity, content) if is_kept else _read(entity, content)
     except _NOT_DECODABLE as error:
-        reason = str(error) or type(error).__name__
         name = f"{api_name(entity.__api_key__)}{kind}"
         raise RemoteProtocolError(
-            f"{name} version {entity.__version__} cannot be read: {reason}"
+            f"{name} version {entity.__version__} cannot be read: {error}"
         ) from error
 
 

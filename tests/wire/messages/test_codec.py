@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import importlib
 import json
 import sys
 from pathlib import Path
@@ -13,8 +14,9 @@ from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_writer
 
 from wire.api_table import SCHEMAS, ListenerKind, apis
+from wire.connections.headers import RequestHeader, encode_request_header
 from wire.errors import LocalProtocolError, RemoteProtocolError
-from wire.messages.body_walk import checked_body
+from wire.messages.body_walk import checked_body, entity_walker
 from wire.messages.codec import (
     decode_request,
     decode_response,
@@ -214,16 +216,39 @@ def test_unknown_tags_inside_a_known_tagged_entity_are_cut():
 
 def test_preload_makes_a_first_use_cheap():
     """Afterwards everything that a first use derives is there: decoding imports no module."""
+    derived = (entity_writer, entity_walker)
+    for derive in derived:
+        derive.cache_clear()
     preload(54)
     modules = set(sys.modules)
-    misses = entity_writer.cache_info().misses
+    misses = [derive.cache_info().misses for derive in derived]
     version = SCHEMAS[54].newest_version
     frame = encode_request(54, version, 1, None, default_request(54))
     _, position = split_request(frame)
     decode_request(54, version, memoryview(frame)[position:])
     assert set(sys.modules) == modules
-    entity_writer(entity_class(54, version, "response"))
-    assert entity_writer.cache_info().misses == misses
+    for derive in derived:
+        derive(entity_class(54, version, "response"))
+    assert [derive.cache_info().misses for derive in derived] == misses
+
+
+@pytest.mark.parametrize(("api_key", "version"), [(9_999, 0), (18, 5_000), (18, -1)])
+def test_what_is_no_version_is_not_looked_for(api_key, version, monkeypatch):
+    """Any peer may ask for it, as often as it likes."""
+    monkeypatch.setattr(importlib, "import_module", lambda name: pytest.fail(f"looked for {name}"))
+    with pytest.raises(LookupError, match=f"no version {version} of API {api_key}"):
+        entity_class(api_key, version, "request")
+
+
+def test_a_version_that_kafka_has_removed_is_none():
+    with pytest.raises(LookupError, match="no version 0 of API 19"):
+        entity_class(19, 0, "request")
+
+
+def test_a_request_of_an_unknown_version_is_refused():
+    header = RequestHeader(api_key=18, api_version=5_000, correlation_id=1, client_id=None)
+    with pytest.raises(RemoteProtocolError, match="version 5000 of ApiVersions is unknown"):
+        split_request(encode_request_header(header, is_flexible=False))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from kio.schema.index import api_key_map, schema_name_map
 from wire.api_keys import API_VERSIONS, BROKER_HEARTBEAT, DESCRIBE_CLUSTER, VOTE
 from wire.errors import RemoteProtocolError
 from wire.messages.codec import (
-    _KEPT_BYTES_MAX,
     _REPEATED,
     _kept_content,
     decode_as_sent,
@@ -21,6 +20,8 @@ from wire.messages.codec import (
     split_request,
 )
 from wire.messages.conversion import default_entity, entity_of, field_types
+
+SMALL_BYTES_MAX = 512
 
 
 def is_read_once(frame):
@@ -40,10 +41,10 @@ def test_only_small_bodies_are_read_once(more, kept):
     """A peer that sends large ones does not fill the memory."""
     request = default_request(API_VERSIONS)
     empty = encode_request(API_VERSIONS, 3, 5, "c", request)
-    size = _KEPT_BYTES_MAX - (len(empty) - split_request(empty)[1]) - 1  # its length: a byte more
+    size = SMALL_BYTES_MAX - (len(empty) - split_request(empty)[1]) - 1  # its length: a byte more
     named = dataclasses.replace(request, client_software_name="n" * (size + more))
     frame = encode_request(API_VERSIONS, 3, 5, "c", named)
-    assert len(frame) - split_request(frame)[1] == _KEPT_BYTES_MAX + more
+    assert len(frame) - split_request(frame)[1] == SMALL_BYTES_MAX + more
     assert is_read_once(frame) == kept
 
 
