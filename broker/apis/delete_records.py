@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from kio.schema.delete_records.v2.request import DeleteRecordsRequest
 
 NO_LOW_WATERMARK: Final = -1
+_ROW_UNITS: Final = 7
+"""Cost of a partition."""
 
 Rows = dict[str, dict[int, TopicIdPartition | DeletedRecords]]
 """By topic name and partition: the key of one whose records are to be deleted, or its result."""
@@ -59,6 +61,7 @@ class DeleteRecords:
                 found[asked.partition_index] = row
                 if not isinstance(row, DeletedRecords):
                     offsets[row] = asked.offset
+            call.units += len(topic.partitions) * _ROW_UNITS
         withdraw = self._manager.delete_records(
             offsets,
             timeout_ms=milliseconds(body.timeout),

@@ -19,6 +19,7 @@ from tests.broker.brokers import LOG_DIR, Driven, response
 from tests.broker.large_produces import batch, produce, started
 from tests.broker.metadata_log import A
 from wire.api_keys import (
+    DELETE_RECORDS,
     DESCRIBE_LOG_DIRS,
     DESCRIBE_PRODUCERS,
     LIST_OFFSETS,
@@ -31,6 +32,7 @@ COUNT = 300
 LATEST, MAX_TIMESTAMP = -1, -3
 NONE = ErrorCode.none
 VERSIONS = {
+    DELETE_RECORDS: 2,
     LIST_OFFSETS: 11,
     DESCRIBE_LOG_DIRS: 5,
     DESCRIBE_PRODUCERS: 0,
@@ -270,3 +272,16 @@ def test_a_look_up_by_time_costs_what_it_decodes() -> None:
     small, large = spent
     assert small < CALL_UNITS + 100
     assert large >= 600
+
+
+def test_a_deletion_of_records_is_charged_by_its_partitions() -> None:
+    driven = started(16)
+    new = codec.newest(DELETE_RECORDS, "request")
+    rows = tuple(new.DeleteRecordsPartition(partition_index=n, offset=0) for n in range(16))
+    topic = new.DeleteRecordsTopic(name="a", partitions=rows)
+    request = framed(
+        DELETE_RECORDS, replace(codec.default_request(DELETE_RECORDS), topics=(topic,))
+    )
+    driven.take_memory([request])
+    driven.broker.take([request], driven.now)
+    assert CALL_UNITS + 16 * 7 <= driven.broker._budget.spent < CALL_UNITS + 16 * 7 + 10
