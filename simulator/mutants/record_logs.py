@@ -208,8 +208,8 @@ def _looks_for_the_largest_time_at_the_end(patches: Patches) -> None:
     """The largest timestamp is looked for in the last segment alone."""
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def mutated(segments: Sequence[Segment]) -> Any:
-            return original(segments[-1:])
+        def mutated(segments: Sequence[Segment], *given: Any) -> Any:
+            return original(segments[-1:], *given)
 
         return mutated
 
