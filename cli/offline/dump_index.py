@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from cli.offline.dump_segment import java_optional
+from storage.producers.producer_entry import decrement_sequence
 from storage.producers.producer_snapshot import ProducerSnapshotEntry, decode_producer_snapshot
-from storage.producers.producer_state import decrement_sequence
 from storage.segments.transaction_index import decode_transaction_index
 from wire.batches.batch import Batch, iterate_batches
 from wire.errors import CorruptBatchError

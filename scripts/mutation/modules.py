@@ -22,6 +22,7 @@ PACKAGES: Final = (
     "kernel",
     "network",
     "replication",
+    "coordinator",
     "broker",
     "quorum_controller",
     "storage",

@@ -7,20 +7,23 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.core.records import coordinator_records as records
+from coordinator.records.codec import encode
+from coordinator.records.kinds import CONSUMER_OFFSETS, KINDS, TRANSACTION_STATE
+from coordinator.records.schema import ArrayOf, CoordinatorRecord, fields_of
+from metadata.schema import BYTES, UUID
 from tests.cli.records.broker import Log
 
 TOPICS = {
-    "consumer-formatter-offsets": records.CONSUMER_OFFSETS,
-    "consumer-formatter-group-metadata": records.CONSUMER_OFFSETS,
-    "consumer-formatter-transactions": records.TRANSACTION_STATE,
+    "consumer-formatter-offsets": CONSUMER_OFFSETS,
+    "consumer-formatter-group-metadata": CONSUMER_OFFSETS,
+    "consumer-formatter-transactions": TRANSACTION_STATE,
 }
-OTHER = struct.pack(">h", 3) + b"another type"
+OTHER = struct.pack(">h", 15) + b"another type"
 
 
 def log_of(topic: str, stdout: str, stderr: str) -> Log:
     """A log of the printed records, then as many of other types as were read besides."""
-    kinds = records._KINDS[topic]
+    kinds = KINDS[topic]
     rows = [_record(kinds[row["key"]["type"]], row) for row in objects(stdout)]
     (count,) = re.findall(r"Processed a total of (\d+) messages", stderr)
     log = Log()
@@ -37,51 +40,27 @@ def objects(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _record(kind: Any, row: dict[str, Any]) -> tuple[Any, ...]:
-    key = struct.pack(">h", row["key"]["type"]) + _fields(kind.key, row["key"]["data"], 0)
+    key = _struct(kind.key, row["key"]["data"])
     if row["value"] is None:
-        return key, None, ()
-    version = row["value"]["version"]
-    is_flexible = version >= kind.flexible_from
-    content = _fields(kind.value, row["value"]["data"], version, is_flexible=is_flexible)
-    return key, struct.pack(">h", version) + content, ()
+        return *encode(CoordinatorRecord(key, None)), ()
+    value = _struct(kind.value, row["value"]["data"])
+    return *encode(CoordinatorRecord(key, value, row["value"]["version"])), ()
 
 
-def _fields(layout: Any, data: Any, version: int, *, is_flexible: bool = False) -> bytes:
-    found, tagged = b"", []
-    for name, kind, since, until in layout:
-        if not (since <= version and (until is None or version <= until)):
-            assert name not in data, name
-        elif not isinstance(kind, tuple) or kind[0] == "[":
-            found += _value(kind, data[name], version, is_flexible=is_flexible)
-        elif name in data:
-            content = _value(kind[1], data[name], version, is_flexible=is_flexible)
-            tagged.append(bytes([kind[0], len(content)]) + content)
-    return found + (bytes([len(tagged)]) + b"".join(tagged) if is_flexible else b"")
+def _struct(cls: Any, data: dict[str, Any]) -> Any:
+    specs = {spec.json_name: spec for spec in fields_of(cls)}
+    assert data.keys() <= specs.keys()
+    found = {spec.name: spec.default for spec in specs.values()}
+    return cls(**found | {specs[k].name: _value(specs[k].rule.type, v) for k, v in data.items()})
 
 
-def _value(kind: Any, value: Any, version: int, *, is_flexible: bool) -> bytes:
-    if kind == "uuid":
+def _value(kind: Any, value: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(kind, ArrayOf):
+        return tuple(_value(kind.element, item) for item in value)
+    if isinstance(kind, type):
+        return _struct(kind, value)
+    if kind is UUID:
         return base64.urlsafe_b64decode(f"{value}==")
-    if isinstance(kind, str) and kind not in ("s", "?s", "y"):
-        return struct.pack(f">{kind}", value)
-    if isinstance(kind, tuple):
-        parts = [
-            _value(kind[1], item, version, is_flexible=is_flexible)
-            if isinstance(kind[1], str)
-            else _fields(kind[1], item, version, is_flexible=is_flexible)
-            for item in value or ()
-        ]
-        return _size(value, is_flexible=is_flexible, code="i") + b"".join(parts)
-    content = value if value is None else (
-        base64.b64decode(value) if kind == "y" else value.encode()
-    )  # fmt: skip
-    code = "i" if kind == "y" else "h"
-    return _size(content, is_flexible=is_flexible, code=code) + (content or b"")
-
-
-def _size(value: Any, *, is_flexible: bool, code: str) -> bytes:
-    size = -1 if value is None else len(value)
-    if not is_flexible:
-        return struct.pack(f">{code}", size)
-    assert size < 127
-    return bytes([size + 1])
+    return base64.b64decode(value) if kind is BYTES else value

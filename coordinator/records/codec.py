@@ -1,0 +1,121 @@
+"""Records of coordinators from and to the bytes of key and value.
+
+    key   := type     int16, then the fields of that type, never flexible
+    value := version  int16, then the fields in that version
+
+A type that is not known has no record (Kafka skips it when it loads a partition); an unknown
+version of a known type, bytes left over and every truncation are errors.
+(apache/kafka: coordinator-common/.../CoordinatorRecordSerde.java)
+"""
+
+import struct
+from typing import Final, TypeVar
+
+import msgspec
+
+from coordinator.records.codec_source import compile_reader, compile_writer
+from coordinator.records.kinds import Kind, Kinds
+from coordinator.records.schema import CoordinatorRecord, CoordinatorRecordError, Fields
+from metadata.schema import MetadataRecordError
+
+F = TypeVar("F", bound=Fields)
+
+_SHORT: Final = struct.Struct(">h")
+_HEAD: Final = _SHORT.size
+_DAMAGE: Final = (struct.error, IndexError, UnicodeDecodeError, MetadataRecordError)
+_UNWRITABLE: Final = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
+
+
+class Decoded(msgspec.Struct, frozen=True):
+    """A record with its kind, and the version of its value as it was read; None of a tombstone."""
+
+    kind: Kind
+    record: CoordinatorRecord
+    version: int | None
+
+
+def decode(kinds: Kinds, key: bytes | None, value: bytes | None) -> CoordinatorRecord | None:
+    """The record, or None if the type of its key is not known.
+
+    Raises:
+        CoordinatorRecordError: key or value are damaged, or of an unknown version.
+    """
+    found = decoded(kinds, key, value)
+    return None if found is None else found.record
+
+
+def decoded(kinds: Kinds, key: bytes | None, value: bytes | None) -> Decoded | None:
+    """As `decode`, with kind and version.
+
+    Raises:
+        CoordinatorRecordError: as `decode`.
+    """
+    try:
+        kind = kinds.get(key_type(key))
+        if kind is None or key is None:
+            return None
+        found = _fields(kind.key, key, 0, is_flexible=False)
+        if value is None:
+            return Decoded(kind, CoordinatorRecord(found, None), None)
+        (version,) = _SHORT.unpack_from(value)
+        lowest, highest = kind.value.versions
+        if not lowest <= version <= highest:
+            raise CoordinatorRecordError(f"{kind.name} value version {version} is unknown")
+        is_flexible = version >= kind.value.flexible_from
+        content = _fields(kind.value, value, version, is_flexible=is_flexible)
+    except _DAMAGE as error:
+        raise CoordinatorRecordError(f"the record is cut or damaged: {error}") from error
+    return Decoded(kind, CoordinatorRecord(found, content), version)
+
+
+def key_type(key: bytes | None) -> int:
+    """The int16 that a key begins with.
+
+    Raises:
+        CoordinatorRecordError: there is no key.
+        struct.error: it is shorter.
+    """
+    if key is None:
+        raise CoordinatorRecordError("the record has no key")
+    (number,) = _SHORT.unpack_from(key)
+    return int(number)
+
+
+def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
+    """Key and value of a record.
+
+    Raises:
+        CoordinatorRecordError: a field is set that the version of the value cannot carry, or a
+            value does not fit its wire type.
+    """
+    key, value = record.key, record.value
+    found = _bytes(key, key.type, 0, is_flexible=False)
+    if value is None:
+        return found, None
+    version = value.version_to_write() if record.version is None else record.version
+    lowest, highest = value.versions
+    assert lowest <= version <= highest, f"{type(value).__name__} has no {version=}"
+    is_flexible = version >= value.flexible_from
+    return found, _bytes(value, version, version, is_flexible=is_flexible)
+
+
+def _fields(cls: type[F], buffer: bytes, version: int, *, is_flexible: bool) -> F:
+    """A key or value behind its first int16."""
+    found, position = compile_reader(cls, version, is_flexible=is_flexible)(buffer, _HEAD)
+    if position != len(buffer):
+        raise CoordinatorRecordError(
+            f"{len(buffer) - position} bytes after the fields of {cls.__name__}"
+        )
+    assert isinstance(found, cls), f"{cls=} {found=}"
+    return found
+
+
+def _bytes(content: Fields, head: int, version: int, *, is_flexible: bool) -> bytes:
+    parts = [_SHORT.pack(head)]
+    try:
+        compile_writer(type(content), version, is_flexible=is_flexible)(content, parts)
+    except _UNWRITABLE as error:
+        raise CoordinatorRecordError(
+            f"{type(content).__name__} version {version} cannot be written: {error}"
+        ) from error
+    return b"".join(parts)

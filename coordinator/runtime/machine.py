@@ -1,0 +1,75 @@
+"""Protocols on both sides of a shard: the coordinator that it runs, the log that it writes."""
+
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from coordinator.records.kinds import Kinds
+from coordinator.records.schema import CoordinatorRecord
+from coordinator.runtime.write import Applied
+from storage.producers.verification import VerificationGuard
+from wire.batches.batch import Batch
+from wire.errors import ErrorCode
+from wire.types import Offset
+
+if TYPE_CHECKING:
+    from coordinator.runtime.shard import Shard
+
+ImageT = TypeVar("ImageT")
+
+
+class ShardLog(Protocol):
+    """The log of a led partition of a coordinator's topic."""
+
+    @property
+    def end_offset(self) -> Offset:
+        """Offset of the next record."""
+
+    @property
+    def batch_bytes_max(self) -> int:
+        """`max.message.bytes` of the topic."""
+
+    def append(
+        self, batch: Batch, *, guard: VerificationGuard | None = None, transaction_version: int = 0
+    ) -> Offset | ErrorCode:
+        """Append a batch as leader, without waiting for replicas.
+
+        Args:
+            batch: at offset 0, in a buffer of its own.
+            guard: of the verification of a transaction that the batch is part of.
+            transaction_version: of the client whose transaction the batch ends.
+
+        Returns:
+            The end offset, or the error with which nothing was appended. The shard is told of the
+            high watermark by `Shard.advance`, not from inside this call.
+        """
+
+    def buffered(self) -> None:
+        """Flush the shard at the end of the turn: it has records that are not appended."""
+
+
+class Machine(Protocol[ImageT]):
+    """A coordinator of one partition: the meaning of its records, its soft state, its timers.
+
+    A machine is made for one leadership. `kinds` are the types of records that it knows, `empty`
+    the image before the first.
+    """
+
+    kinds: Kinds
+    empty: ImageT
+
+    def apply(self, image: ImageT, record: CoordinatorRecord, at: Applied) -> ImageT:
+        """The image after a record: the only meaning of it, for writes and for loading."""
+
+    def apply_marker(self, image: ImageT, producer_id: int, *, is_commit: bool) -> ImageT:
+        """The image after the end of a producer's transaction."""
+
+    def activated(self, shard: "Shard[ImageT]") -> None:
+        """Make soft state anew from `shard.image`: the partition is loaded."""
+
+    def resigned(self) -> None:
+        """Forget soft state; waiting requests are answered NOT_COORDINATOR."""
+
+    def next_ms(self) -> int | None:
+        """Instant (monotonic ms) of the next `tick`, None for none."""
+
+    def tick(self) -> None:
+        """Do what is due."""
