@@ -1,0 +1,211 @@
+"""Image of a partition of `__consumer_offsets`, and the meaning of its records.
+
+Offsets of a transaction are pending, by its producer, until a marker commits or drops them.
+
+- INV-GI-1: a group that has an offset, pending or not, exists; without a record it is simple.
+- INV-GI-2: `open` has the producers of `pending`, by group and partition, and no others.
+
+(apache/kafka: group-coordinator/.../OffsetMetadataManager.java, GroupMetadataManager.java: replay)
+"""
+
+from typing import Final, TypeVar
+
+import msgspec
+from immutables import Map
+from msgspec.structs import replace
+
+from coordinator.group.consumer.draft import applied
+from coordinator.group.consumer.group import ConsumerGroup
+from coordinator.records.consumer import GroupKey
+from coordinator.records.group import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from coordinator.records.schema import CoordinatorRecord, CoordinatorRecordError, Value
+from coordinator.runtime.write import Applied
+from wire.types import Offset, TopicId
+
+K = TypeVar("K")
+P = TypeVar("P")
+V = TypeVar("V")
+
+_NONE: Final = -1
+
+TopicPartition = tuple[str, int]
+GroupPartition = tuple[str, str, int]
+"""Group id, topic, partition."""
+
+
+class SimpleGroup(msgspec.Struct, frozen=True, gc=False):
+    """A group without a record: a client has committed offsets and never joined."""
+
+
+Group = SimpleGroup | GroupMetadataValue | ConsumerGroup
+"""A group by what its records say; of a classic one the record is all."""
+
+
+class OffsetAndMetadata(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A committed offset; times are wall ms."""
+
+    offset: int
+    leader_epoch: int | None
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int | None
+    """Only where the client gave a retention (OffsetCommit 2 to 4)."""
+    topic_id: TopicId
+    """Zeros if not known."""
+    record_offset: Offset
+    """Of its record in the log of the coordinator."""
+
+
+GroupOffsets = Map[TopicPartition, OffsetAndMetadata]
+OpenProducers = Map[TopicPartition, frozenset[int]]
+NO_OFFSETS: Final[GroupOffsets] = Map()
+NO_PRODUCERS: Final[OpenProducers] = Map()
+_SIMPLE: Final = SimpleGroup()
+_NOBODY: Final[frozenset[int]] = frozenset()
+
+
+class GroupsImage(msgspec.Struct, frozen=True, kw_only=True):
+    """Groups and offsets."""
+
+    groups: Map[str, Group] = Map()
+    offsets: Map[str, GroupOffsets] = Map()
+    """By group; no group has an empty map."""
+    pending: Map[int, Map[GroupPartition, OffsetAndMetadata]] = Map()
+    """Offsets of open transactions by producer id; no empty map."""
+    open: Map[str, OpenProducers] = Map()
+    """Producers with pending offsets, by group and partition; nothing empty."""
+
+    def offset(self, group_id: str, at: TopicPartition) -> OffsetAndMetadata | None:
+        """The committed offset of a partition."""
+        return self.offsets.get(group_id, NO_OFFSETS).get(at)
+
+    def is_open(self, group_id: str, at: TopicPartition) -> bool:
+        """True if a transaction has a pending offset of the partition."""
+        return at in self.open.get(group_id, NO_PRODUCERS)
+
+
+EMPTY: Final = GroupsImage()
+
+
+def apply(image: GroupsImage, record: CoordinatorRecord, at: Applied) -> GroupsImage:
+    """The image after a record."""
+    key, value = record.key, record.value
+    if isinstance(key, OffsetCommitKey):
+        if value is None:
+            return _offset_removed(image, key)
+        assert isinstance(value, OffsetCommitValue), f"{key=} {value=}"
+        return _offset_committed(image, key, value, at)
+    if isinstance(key, GroupMetadataKey):
+        if value is None:
+            return replace(image, groups=_without(image.groups, key.group))
+        assert isinstance(value, GroupMetadataValue), f"{key=} {value=}"
+        return replace(image, groups=image.groups.set(key.group, value))
+    assert isinstance(key, GroupKey), f"{key=}"
+    return _consumer_group_changed(image, key, value)
+
+
+def apply_marker(image: GroupsImage, producer_id: int, *, is_commit: bool) -> GroupsImage:
+    """The image after the end of a producer's transaction.
+
+    Of a transactional and a plain commit the later record counts, not the later marker.
+    """
+    entries = image.pending.get(producer_id)
+    if entries is None:
+        return image
+    opened, offsets = image.open, image.offsets
+    for (group_id, topic, number), entry in sorted(entries.items(), key=lambda item: item[0]):
+        at = (topic, number)
+        opened = _closed(opened, group_id, at, producer_id)
+        if is_commit:
+            of_group = offsets.get(group_id, NO_OFFSETS)
+            known = of_group.get(at)
+            if known is None or entry.record_offset > known.record_offset:
+                offsets = offsets.set(group_id, of_group.set(at, entry))
+    return replace(image, offsets=offsets, open=opened, pending=image.pending.delete(producer_id))
+
+
+def _offset_committed(
+    image: GroupsImage, key: OffsetCommitKey, value: OffsetCommitValue, at: Applied
+) -> GroupsImage:
+    group_id, partition = key.group, (key.topic, key.partition)
+    entry = OffsetAndMetadata(
+        offset=value.offset,
+        leader_epoch=None if value.leader_epoch == _NONE else value.leader_epoch,
+        metadata=value.metadata,
+        commit_timestamp_ms=value.commit_timestamp,
+        expire_timestamp_ms=None if value.expire_timestamp == _NONE else value.expire_timestamp,
+        topic_id=value.topic_id,
+        record_offset=at.offset,
+    )
+    groups = image.groups
+    if group_id not in groups:
+        groups = groups.set(group_id, _SIMPLE)
+    producer_id = at.producer_id
+    if producer_id is None:
+        of_group = image.offsets.get(group_id, NO_OFFSETS).set(partition, entry)
+        return replace(image, groups=groups, offsets=image.offsets.set(group_id, of_group))
+    of_producer = image.pending.get(producer_id, Map()).set((group_id, *partition), entry)
+    opened = image.open.get(group_id, NO_PRODUCERS)
+    producers = opened.get(partition, _NOBODY) | {producer_id}
+    return replace(
+        image,
+        groups=groups,
+        pending=image.pending.set(producer_id, of_producer),
+        open=image.open.set(group_id, opened.set(partition, producers)),
+    )
+
+
+def _consumer_group_changed(image: GroupsImage, key: GroupKey, value: Value | None) -> GroupsImage:
+    """The image after a record of a consumer group.
+
+    A value makes a consumer group of a simple one, a tombstone passes it over.
+
+    Raises:
+        CoordinatorRecordError: the group is a classic one, or no coordinator writes this record.
+    """
+    known = image.groups.get(key.group_id)
+    if isinstance(known, GroupMetadataValue):
+        if value is None:
+            return image
+        raise CoordinatorRecordError(f"group {key.group_id} is not a consumer group: {key}")
+    group = applied(known if isinstance(known, ConsumerGroup) else None, key, value)
+    if group is not None:
+        return replace(image, groups=image.groups.set(key.group_id, group))
+    if known is None or isinstance(known, SimpleGroup):
+        return image
+    return replace(image, groups=image.groups.delete(key.group_id))
+
+
+def _offset_removed(image: GroupsImage, key: OffsetCommitKey) -> GroupsImage:
+    group_id, partition = key.group, (key.topic, key.partition)
+    offsets, pending, opened = image.offsets, image.pending, image.open
+    of_group = offsets.get(group_id, NO_OFFSETS)
+    if partition in of_group:
+        offsets = _set_or_delete(offsets, group_id, of_group.delete(partition))
+    for producer_id in sorted(opened.get(group_id, NO_PRODUCERS).get(partition, _NOBODY)):
+        left = pending[producer_id].delete((group_id, *partition))
+        pending = _set_or_delete(pending, producer_id, left)
+        opened = _closed(opened, group_id, partition, producer_id)
+    return replace(image, offsets=offsets, pending=pending, open=opened)
+
+
+def _closed(
+    opened: Map[str, OpenProducers], group_id: str, at: TopicPartition, producer_id: int
+) -> Map[str, OpenProducers]:
+    of_group = opened[group_id]
+    producers = of_group[at] - {producer_id}
+    left = of_group.set(at, producers) if producers else of_group.delete(at)
+    return _set_or_delete(opened, group_id, left)
+
+
+def _set_or_delete(whole: Map[K, Map[P, V]], key: K, part: Map[P, V]) -> Map[K, Map[P, V]]:
+    return whole.set(key, part) if part else whole.delete(key)
+
+
+def _without(groups: Map[str, Group], group_id: str) -> Map[str, Group]:
+    return groups.delete(group_id) if group_id in groups else groups

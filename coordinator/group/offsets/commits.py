@@ -1,0 +1,142 @@
+"""Decisions on OffsetCommit and TxnOffsetCommit.
+
+(apache/kafka: OffsetMetadataManager.commitOffset, commitTransactionalOffset)
+"""
+
+from typing import Final
+
+import msgspec
+
+from coordinator.group.image import GroupsImage
+from coordinator.group.offsets.requests import Commit, PartitionCommit, TopicCommit, TopicResult
+from coordinator.group.rules import GroupRules, PartitionCheck, accept_all
+from coordinator.records.group import OffsetCommitKey, OffsetCommitValue
+from coordinator.records.schema import CoordinatorRecord
+from coordinator.runtime.write import ProducerIdAndEpoch, Write
+from wire.errors import ApiError, ErrorCode
+from wire.types import ZERO_UUID, TopicId
+
+GROUP_ID_NOT_FOUND_VERSION_MIN: Final = 9
+"""First version of OffsetCommit that has it; older ones get ILLEGAL_GENERATION."""
+NO_TOPIC_ID: Final = TopicId(ZERO_UUID)
+_NO_EXPIRY: Final = -1
+
+Committed = tuple[TopicResult, ...]
+
+
+def commit_offsets(
+    image: GroupsImage, commit: Commit, rules: GroupRules, *, metadata_max: int, wall_ms: int
+) -> Write[Committed] | ApiError:
+    """Commit offsets of a member, or of a client that is none.
+
+    Args:
+        image: the latest.
+        commit: at least one partition, or the response is empty.
+        rules: of the groups.
+        metadata_max: `offset.metadata.max.bytes`, in UTF-16 units as Kafka counts.
+        wall_ms: time of the commit.
+    """
+    check = _check(image, commit, rules)
+    if isinstance(check, ApiError):
+        return check
+    retention_ms = commit.retention_ms
+    expire_ms = _NO_EXPIRY if retention_ms is None else wall_ms + retention_ms
+    return _write(commit, check, metadata_max=metadata_max, wall_ms=wall_ms, expire_ms=expire_ms)
+
+
+def commit_transactional_offsets(
+    image: GroupsImage,
+    commit: Commit,
+    rules: GroupRules,
+    producer: ProducerIdAndEpoch,
+    *,
+    metadata_max: int,
+    wall_ms: int,
+) -> Write[Committed] | ApiError:
+    """Commit offsets as part of a transaction: they are pending until its marker.
+
+    A topic that does not exist has no id; then a check of the member's partitions is not possible:
+    ILLEGAL_GENERATION. That is also what an old epoch is called here.
+    """
+    check = _check(image, commit, rules)
+    if isinstance(check, ApiError):
+        return _for_transactions(check)
+    if check is not accept_all and any(topic.topic_id == NO_TOPIC_ID for topic in commit.topics):
+        return ApiError(ErrorCode.illegal_generation)
+    # the records of transactions have no topic id
+    written = _write(commit, check, metadata_max=metadata_max, wall_ms=wall_ms, has_topic_ids=False)
+    if isinstance(written, ApiError):
+        return _for_transactions(written)
+    return msgspec.structs.replace(written, producer=producer)
+
+
+def _check(image: GroupsImage, commit: Commit, rules: GroupRules) -> PartitionCheck | ApiError:
+    committer, group = commit.committer, image.groups.get(commit.group_id)
+    if group is not None:
+        return rules.commit_check(commit.group_id, group, committer)
+    if committer.generation_id < 0:
+        return accept_all
+    if committer.is_transactional or committer.api_version < GROUP_ID_NOT_FOUND_VERSION_MIN:
+        return ApiError(ErrorCode.illegal_generation)
+    return ApiError(ErrorCode.group_id_not_found, f"Group {commit.group_id} not found.")
+
+
+def _for_transactions(refused: ApiError) -> ApiError:
+    if refused.code is ErrorCode.stale_member_epoch:
+        return ApiError(ErrorCode.illegal_generation)
+    return refused
+
+
+def _write(
+    commit: Commit,
+    check: PartitionCheck,
+    *,
+    metadata_max: int,
+    wall_ms: int,
+    expire_ms: int = _NO_EXPIRY,
+    has_topic_ids: bool = True,
+) -> Write[Committed] | ApiError:
+    records: list[CoordinatorRecord] = []
+    results = []
+    for topic in commit.topics:
+        codes = []
+        for each in topic.partitions:
+            if each.metadata is not None and _utf16_length(each.metadata) > metadata_max:
+                codes.append((each.partition, ErrorCode.offset_metadata_too_large))
+                continue
+            refused = check(topic.name, topic.topic_id, each.partition)
+            if refused is not None:
+                return refused
+            codes.append((each.partition, ErrorCode.none))
+            topic_id = topic.topic_id if has_topic_ids else NO_TOPIC_ID
+            records.append(
+                _record(commit.group_id, topic, each, wall_ms, expire_ms, topic_id=topic_id)
+            )
+        results.append(TopicResult(topic.name, topic.topic_id, tuple(codes)))
+    return Write(response=tuple(results), records=tuple(records))
+
+
+def _record(
+    group_id: str,
+    topic: TopicCommit,
+    commit: PartitionCommit,
+    wall_ms: int,
+    expire_ms: int,
+    *,
+    topic_id: TopicId,
+) -> CoordinatorRecord:
+    return CoordinatorRecord(
+        OffsetCommitKey(group=group_id, topic=topic.name, partition=commit.partition),
+        OffsetCommitValue(
+            offset=commit.offset,
+            leader_epoch=commit.leader_epoch,
+            metadata=commit.metadata or "",
+            commit_timestamp=wall_ms,
+            expire_timestamp=expire_ms,
+            topic_id=topic_id,
+        ),
+    )
+
+
+def _utf16_length(text: str) -> int:
+    return len(text) + sum(character > "\uffff" for character in text)
