@@ -49,9 +49,11 @@ class Channel(IntEnum):
     LIFECYCLE = 1
     FORWARDING = 2
     RECORDS = 3
+    MARKERS = 4
+    TRANSACTIONS = 5
 
 
-FETCHERS: Final = 4
+FETCHERS: Final = 6
 """First of the channels to the leaders of partitions: one of each number of a fetcher."""
 assert max(Channel) < FETCHERS, "channels differ"
 

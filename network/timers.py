@@ -90,3 +90,15 @@ class Timed(Protocol):
     def tick(self) -> None:
         """Run the timers that are due, if any."""
         ...
+
+
+class SelfTimed(Protocol):
+    """A part that knows when it is due next."""
+
+    def next_ms(self) -> int | None:
+        """Time of the next `tick`, None for none."""
+        ...
+
+    def tick(self) -> None:
+        """Do what is due."""
+        ...

@@ -44,7 +44,8 @@ from replication.reading import Fetched, offset_for_timestamp, without_records
 from storage.logs.append_info import UnexpectedOffsetError
 from storage.logs.log_validator import Checked, LogValidator
 from storage.logs.unified_log import FetchIsolation, UnifiedLog
-from storage.producers.producer_state import Origin
+from storage.producers.append_source import CLIENT, AppendSource
+from storage.producers.verification import VerificationGuard
 from storage.segments.timestamp_lookup import Spend, TimestampAndOffset, spend_nothing
 from wire.batches.batch import Batch
 from wire.errors import ErrorCode
@@ -259,26 +260,37 @@ class Partition:
         required_acks: int,
         wall_ms: int,
         now_ms: int,
-        origin: Origin = Origin.CLIENT,
+        source: AppendSource = CLIENT,
     ) -> Appended | ErrorCode:
-        """Append a batch of a producer or a coordinator.
+        """Append a batch of a producer or a coordinator; raises as `UnifiedLog.append_as_leader`.
 
         Args:
             batch: as `UnifiedLog.append_as_leader` takes it.
             required_acks: of the request; -1 asks for `min.insync.replicas`.
             wall_ms: wall clock.
             now_ms: monotonic clock.
-            origin: of the batch.
-
-        Raises:
-            RejectedError, ProducerStateError, OutOfSpaceError: as `UnifiedLog.append_as_leader`.
+            source: of the batch.
         """
         leader = self.leadership
         if isinstance(leader, ErrorCode):
             return leader
         return leader.append(
-            batch, required_acks=required_acks, wall_ms=wall_ms, now_ms=now_ms, origin=origin
+            batch, required_acks=required_acks, wall_ms=wall_ms, now_ms=now_ms, source=source
         )
+
+    def begin_verification(
+        self, batch: Batch, wall_ms: int, *, supports_epoch_bump: bool
+    ) -> VerificationGuard | ErrorCode | None:
+        """As `UnifiedLog.begin_verification`, at the leader; raises the same."""
+        leader = self.leadership
+        if isinstance(leader, ErrorCode):
+            return leader
+        assert self.log is not None, "a leader has a log"
+        return self.log.begin_verification(batch, wall_ms, supports_epoch_bump=supports_epoch_bump)
+
+    def has_late_transaction(self, wall_ms: int, timeout_ms_max: int) -> bool:
+        """As `UnifiedLog.has_late_transaction`; False without a log."""
+        return self.log is not None and self.log.has_late_transaction(wall_ms, timeout_ms_max)
 
     def append_as_follower(
         self, fetched: FetchedFromLeader, leader_epoch: LeaderEpoch, wall_ms: int

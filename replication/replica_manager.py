@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
+import msgspec
+
 from metadata.image import Image
 from network.clock import Clock
 from replication.counters import Counters
@@ -36,6 +38,23 @@ SHRINKS_PER_TICK: Final = 50
 _NO_OFFSET: Final = Offset(-1)
 
 
+def _unnoticed(_key: TopicIdPartition) -> None:
+    """Note nothing of a partition."""
+
+
+class ReplicaListener(msgspec.Struct, frozen=True, kw_only=True):
+    """Functions that are told of what happens to partitions."""
+
+    failed: Callable[[TopicIdPartition, Exception], None]
+    """The log directory of a partition has failed, with this error; not called while partitions are
+    worked on, so that they may be marked offline."""
+    appended: Callable[[TopicIdPartition, Callable[[], Flushed]], None]
+    """Something was appended, which may be due for a flush; the answer of the append waits for that
+    if the function is called."""
+    checked: Callable[[TopicIdPartition], None] = _unnoticed
+    """A partition has another role, epoch or high watermark, maybe inside an append."""
+
+
 def _end_deletion(deletion: DelayedDeleteRecords[AnswerDeletion]) -> None:
     deletion.request(deletion.results)
 
@@ -48,10 +67,7 @@ class ReplicaManager:
         proposals: of ISRs.
         image: the newest.
         lag_ms_max: `replica.lag.time.max.ms`; ISRs are shrunk at every half of it.
-        on_failure: called with the partition at which a log directory failed, and the error; not
-            called while it works on partitions, so that they may be marked offline.
-        on_appended: called with a partition behind an append, which may be due for a flush, and
-            with what to call for a wait of the answer for that flush.
+        listener: told of what happens to partitions.
         counters: raised here.
         rules: of reads.
     """
@@ -63,8 +79,7 @@ class ReplicaManager:
         *,
         image: Callable[[], Image],
         lag_ms_max: int,
-        on_failure: Callable[[TopicIdPartition, Exception], None],
-        on_appended: Callable[[TopicIdPartition, Callable[[], Flushed]], None],
+        listener: ReplicaListener,
         counters: Counters,
         rules: ReadRules,
     ) -> None:
@@ -72,6 +87,7 @@ class ReplicaManager:
         self._clock = clock
         self._proposals = proposals
         self._image = image
+        self._on_checked = listener.checked
         self._counters = counters
         self._shrink_interval_ms = lag_ms_max // 2
         self._next_shrink_ms = clock.now_ms + self._shrink_interval_ms
@@ -82,11 +98,12 @@ class ReplicaManager:
             self.partition_of,
             self._leader,
             self._appended,
-            on_failure=on_failure,
-            on_appended=on_appended,
+            on_failure=listener.failed,
+            on_appended=listener.appended,
             counters=counters,
         )
         self._produces = appends.waiting
+        self.append_at_once = appends.append_at_once
         self.append = appends.append
         """Appends batches to partitions, or parks a Produce."""
         self.takes_pieces = appends.takes_pieces
@@ -95,7 +112,7 @@ class ReplicaManager:
             clock,
             self.partition_of,
             self.took,
-            on_failure=on_failure,
+            on_failure=listener.failed,
             counters=counters,
             rules=rules,
         )
@@ -124,6 +141,18 @@ class ReplicaManager:
             self._produces.watched_count,
             self._fetches.watched_count,
             self._deletions.watched_count,
+        )
+
+    def late_transaction_count(self, timeout_ms_max: int) -> int:
+        """Number of partitions led here that have a late transaction.
+
+        Args:
+            timeout_ms_max: `transaction.max.timeout.ms`.
+        """
+        wall_ms = self._clock.wall_ms
+        return sum(
+            isinstance(each.role, Leadership) and each.has_late_transaction(wall_ms, timeout_ms_max)
+            for each in self.partitions.values()
         )
 
     # -- partitions -----------------------------------------------------------------------------
@@ -173,12 +202,15 @@ class ReplicaManager:
         self._produces.check(key)
         self._fetches.check(key)
         self._deletions.check(key)
+        self._on_checked(key)
 
     def check_all(self, keys: Sequence[TopicIdPartition]) -> None:
         """As `check`, of the partitions of one image: each request is tried once."""
         self._produces.check_all(keys)
         self._fetches.check_all(keys)
         self._deletions.check_all(keys)
+        for key in keys:
+            self._on_checked(key)
 
     # -- DeleteRecords --------------------------------------------------------------------------
 

@@ -12,7 +12,8 @@ from replication.leader.leadership import Changed
 from replication.partition import Partition
 from storage.errors import FsyncError, OutOfSpaceError
 from storage.logs.log_validator import Checked, RecordError, RejectedError
-from storage.producers.producer_state import Origin, ProducerStateError
+from storage.producers.append_source import AppendSource
+from storage.producers.producer_state import ProducerStateError
 from wire.batches.batch import Batch
 from wire.errors import CorruptBatchError, ErrorCode
 
@@ -58,7 +59,7 @@ def append_batch(
     batch: Batch | Checked,
     required_acks: int,
     clock: Clock,
-    origin: Origin,
+    source: AppendSource,
 ) -> AppendStep:
     """Append a batch as leader.
 
@@ -67,7 +68,7 @@ def append_batch(
         batch: as `Partition.append_as_leader` takes it.
         required_acks: of the request.
         clock: of the step.
-        origin: of the batch.
+        source: of the batch.
     """
     if isinstance(partition, ErrorCode):
         return AppendStep(AppendResult(code=partition))
@@ -77,7 +78,7 @@ def append_batch(
             required_acks=required_acks,
             wall_ms=clock.wall_ms,
             now_ms=clock.now_ms,
-            origin=origin,
+            source=source,
         )
     except (RejectedError, ProducerStateError, CorruptBatchError, *DISK_ERRORS) as error:
         return _failed(partition, error)

@@ -18,7 +18,9 @@ from replication.leader.flush_gate import AppendResults, Flushed, FlushGate
 from replication.leader.leadership import ALL_IN_SYNC, Changed
 from replication.leader.waiting import Waiting, Withdraw
 from storage.logs.log_validator import Checked, is_small
+from storage.producers.append_source import AppendSource
 from storage.producers.producer_state import Origin
+from storage.producers.verification import VerificationGuard
 from wire.batches.batch import Batch
 from wire.errors import ErrorCode
 from wire.steps import Steps
@@ -30,7 +32,11 @@ PARTITION_UNITS: Final = 30
 """Cost of a partition that is appended to, beside that of the bytes."""
 BYTES_PER_UNIT: Final = 2048
 """Bytes of a batch that cost a unit: they are checked and written."""
-_REQUIRED_ACKS: Final = (ALL_IN_SYNC, 0, 1)
+LEADER_ALONE: Final = 1
+"""Required acks of an append that waits for no replica and asks for no minimum in sync."""
+_REQUIRED_ACKS: Final = (ALL_IN_SYNC, 0, LEADER_ALONE)
+NO_GUARDS: Final[Mapping[TopicIdPartition, VerificationGuard]] = {}
+"""Of batches of which none needs one."""
 
 AnswerAppend = Callable[[AppendResults], None]
 Batches = Mapping[TopicIdPartition, Batch]
@@ -104,6 +110,8 @@ class Appends:
         timeout_ms: int,
         answer: AnswerAppend,
         origin: Origin = Origin.CLIENT,
+        guards: Mapping[TopicIdPartition, VerificationGuard] = NO_GUARDS,
+        transaction_version: int = 0,
     ) -> Withdraw | None:
         """Append batches to the partitions that this broker leads; None if that is answered.
 
@@ -113,12 +121,20 @@ class Appends:
             timeout_ms: after which the rest is answered with REQUEST_TIMED_OUT.
             answer: called once.
             origin: of the batches.
+            guards: of the transactional batches whose partitions were verified.
+            transaction_version: of the client whose transactions the batches end.
         """
         if not has_valid_acks(required_acks):
             answer(_refused(batches))
             return None
         steps = {
-            key: append_batch(self._partition_of(key), batch, required_acks, self._clock, origin)
+            key: append_batch(
+                self._partition_of(key),
+                batch,
+                required_acks,
+                self._clock,
+                AppendSource(origin, guards.get(key), transaction_version),
+            )
             for key, batch in batches.items()
         }
         results = {key: step.result for key, step in steps.items()}
@@ -135,6 +151,21 @@ class Appends:
         for key, step in steps.items():
             self._follow(key, step)
         return None if gate.is_done else partial(_withdrawn, gate, withdraw)
+
+    def append_at_once(
+        self, key: TopicIdPartition, batch: Batch, source: AppendSource
+    ) -> AppendResult:
+        """Append a batch of a coordinator: no replica and no flush is waited for.
+
+        Nobody is answered in it but those who wait for records of the partition.
+        """
+        partition = self._partition_of(key)
+        step = append_batch(partition, batch, LEADER_ALONE, self._clock, source)
+        self._counters.appended(step.result, len(batch.buffer))
+        if step.changed is not None:
+            self._on_appended(key, _unawaited)
+        self._follow(key, step)
+        return step.result
 
     def takes_pieces(self, batches: Batches) -> bool:
         """True if other requests must not wait for all of these appends."""
@@ -153,6 +184,7 @@ class Appends:
         timeout_ms: int,
         park: Callable[[Withdraw], None],
         resume: AnswerAppend,
+        guards: Mapping[TopicIdPartition, VerificationGuard] = NO_GUARDS,
     ) -> Steps[AppendResults | None]:
         """As `append`, in pieces: the results to answer with; None for a request that waits.
 
@@ -165,6 +197,7 @@ class Appends:
             timeout_ms: as above.
             park: called with what ends the wait.
             resume: called once behind a wait, with the results.
+            guards: as above.
         """
         if not has_valid_acks(required_acks):
             return _refused(batches)
@@ -177,7 +210,8 @@ class Appends:
             checks = self._checks(key, batch)
             checked = batch if checks is None else (yield from checks)
             partition = self._partition_of(key)
-            step = append_batch(partition, checked, required_acks, self._clock, Origin.CLIENT)
+            source = AppendSource(guard=guards.get(key))
+            step = append_batch(partition, checked, required_acks, self._clock, source)
             results[key] = step.result
             self._counters.appended(step.result, len(batch.buffer))
             self._flush(key, step, gate)
@@ -257,6 +291,14 @@ def _with_codes(
     return {
         key: msgspec.structs.replace(result, code=codes[key]) for key, result in results.items()
     }
+
+
+def _unawaited() -> Flushed:
+    return _ignore_flush
+
+
+def _ignore_flush(_is_durable: bool) -> None:  # noqa: FBT001 (as `Flushed` is called)
+    """Leave the end of a flush that nobody waits for."""
 
 
 def _withdrawn(gate: FlushGate, withdraw: Withdraw | None) -> None:

@@ -35,7 +35,7 @@ from storage.errors import OffsetOutOfRangeError
 from storage.logs.append_info import LeaderAppend
 from storage.logs.log_validator import Checked
 from storage.logs.unified_log import UnifiedLog
-from storage.producers.producer_state import Origin
+from storage.producers.append_source import AppendSource
 from wire.batches.batch import Batch
 from wire.errors import ErrorCode
 from wire.types import BrokerEpoch, NodeId, Offset
@@ -196,12 +196,12 @@ class Leadership:
         required_acks: int,
         wall_ms: int,
         now_ms: int,
-        origin: Origin,
+        source: AppendSource,
     ) -> Appended | ErrorCode:
         """Append a batch, as `Partition.append_as_leader` says."""
         if required_acks == ALL_IN_SYNC and self.is_under_min_isr:
             return ErrorCode.not_enough_replicas
-        append = self._log.append_as_leader(batch, self.leader_epoch, wall_ms, origin)
+        append = self._log.append_as_leader(batch, self.leader_epoch, wall_ms, source)
         return Appended(append, self.raise_high_watermark(now_ms))
 
     def delete_records(self, offset: int) -> RecordDeletion | ErrorCode:

@@ -83,6 +83,9 @@ class AppendRules(msgspec.Struct, frozen=True, kw_only=True):
     """True if every record needs a key."""
     validates_records: bool = False
     """True if the records of every batch are decoded."""
+    verifies_transactions: bool = True
+    """`transaction.partition.verification.enable`, of the broker: True if a transaction begins only
+    where the coordinator was asked."""
 
 
 class RecordError(msgspec.Struct, frozen=True):

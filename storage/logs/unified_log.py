@@ -26,14 +26,17 @@ from storage.logs.log_producers import LogProducers
 from storage.logs.log_validator import AppendRules, Checked, LogValidator, stamp
 from storage.logs.recovery import RecoveryEvent
 from storage.logs.retention import RetentionRules, deletable_count, extents
+from storage.producers.append_source import CLIENT, AppendSource
+from storage.producers.leader_append import begin_verification, prepare_append
+from storage.producers.producer_entry import BatchMetadata
 from storage.producers.producer_replay import take
 from storage.producers.producer_state import (
-    BatchMetadata,
     CompletedTransaction,
     Origin,
     ProducerAppend,
     ProducerStates,
 )
+from storage.producers.verification import VerificationGuard
 from storage.segments.file_slice import FileSlice
 from storage.segments.segment import OFFSET_MAX, floor_index
 from storage.segments.timestamp_lookup import (
@@ -144,11 +147,7 @@ class UnifiedLog:
     # -- append ---------------------------------------------------------------------------------
 
     def append_as_leader(
-        self,
-        batch: Batch | Checked,
-        leader_epoch: int,
-        wall_ms: int,
-        origin: Origin = Origin.CLIENT,
+        self, batch: Batch | Checked, leader_epoch: int, wall_ms: int, source: AppendSource = CLIENT
     ) -> LeaderAppend:
         """Append one batch at the end, stamped with its offset and the epoch.
 
@@ -157,42 +156,61 @@ class UnifiedLog:
                 checked it.
             leader_epoch: of the leader, at least that of the last batch.
             wall_ms: wall clock.
-            origin: batches of a coordinator are not validated.
+            source: batches of a coordinator are not validated.
 
         Raises:
             RejectedError: the batch is refused; nothing was appended.
             ProducerStateError: its producer may not write it; nothing was appended.
             OutOfSpaceError: the disk is full; the log is as before.
         """
-        assert origin is not Origin.REPLICATION
+        assert source.origin is not Origin.REPLICATION
         log = self._log
         assert leader_epoch >= log.last_epoch, f"{leader_epoch=} {log.last_epoch=}"
-        if origin is Origin.CLIENT:
+        if source.origin is Origin.CLIENT:
             batch = self.validator.validated(batch, wall_ms)
-        assert isinstance(batch, Batch), f"{origin=} is not checked"
+        assert isinstance(batch, Batch), f"{source=} is not checked"
         header = stamp(batch, log.end_offset, leader_epoch)
         self.validator.check_segment(header, log.config.segment_bytes)
         batch = Batch(header, batch.buffer, batch.position)
-        appends: list[ProducerAppend] = []
-        completed: list[CompletedTransaction] = []
-        if header.producer_id >= 0:
-            duplicate = self._duplicate_of(batch, origin)
-            if duplicate is not None:
-                return LeaderAppend(
-                    duplicate.first_offset,
-                    duplicate.last_offset + 1,
-                    duplicate.timestamp_ms,
-                    log.log_start_offset,
-                    is_duplicate=True,
-                )
-            appends.append(self.producers.prepare(header.producer_id, origin))
-            completed = _given(take(appends[0], batch))
+        prepared = prepare_append(
+            self.producers,
+            batch,
+            source,
+            requires_verification=self.validator.rules.verifies_transactions,
+        )
+        if isinstance(prepared, BatchMetadata):
+            return LeaderAppend(
+                prepared.first_offset,
+                prepared.last_offset + 1,
+                prepared.timestamp_ms,
+                log.log_start_offset,
+                is_duplicate=True,
+            )
         self._write(batch.buffer, [batch.frame()], wall_ms)
-        self._take_over(appends, completed)
+        self._take_over(prepared.appends, prepared.completed)
+        self.producers.verifications.end_with(header)
         append_time_ms = self.validator.append_time_ms(wall_ms)
         return LeaderAppend(
             header.base_offset, header.end_offset, append_time_ms, log.log_start_offset
         )
+
+    def begin_verification(
+        self, batch: Batch, wall_ms: int, *, supports_epoch_bump: bool
+    ) -> VerificationGuard | None:
+        """The guard with which a transactional batch is to be appended; None if it needs none.
+
+        Raises:
+            ProducerStateError: INVALID_PRODUCER_EPOCH.
+        """
+        if not (supports_epoch_bump or self.validator.rules.verifies_transactions):
+            return None  # with a bump the coordinator adds the partition, whatever the rules
+        return begin_verification(
+            self.producers, batch.header, wall_ms, supports_epoch_bump=supports_epoch_bump
+        )
+
+    def has_late_transaction(self, wall_ms: int, timeout_ms_max: int) -> bool:
+        """As `ProducerStates.has_late_transaction`."""
+        return self.producers.has_late_transaction(wall_ms, timeout_ms_max)
 
     def append_as_follower(self, data: memoryview, epoch_max: int, wall_ms: int) -> FollowerAppend:
         """Append fetched batches unchanged, up to the first that cannot follow.
@@ -218,24 +236,17 @@ class UnifiedLog:
             appends: dict[int, ProducerAppend] = {}
             completed: list[CompletedTransaction] = []
             for batch in iterate_any(view):
-                if isinstance(batch, LegacyBatch):
+                if isinstance(batch, LegacyBatch) or batch.header.producer_id < 0:
                     continue
                 producer_id = batch.header.producer_id
-                if producer_id >= 0:
-                    if producer_id not in appends:
-                        appends[producer_id] = self.producers.prepare(
-                            producer_id, Origin.REPLICATION
-                        )
-                    completed += _given(take(appends[producer_id], batch))
+                if producer_id not in appends:
+                    appends[producer_id] = self.producers.prepare(producer_id, Origin.REPLICATION)
+                ended = take(appends[producer_id], batch)
+                completed += () if ended is None else (ended,)
+                self.producers.verifications.end_with(batch.header)
             self._write(view, group, wall_ms)
             self._take_over(appends.values(), completed)
         return FollowerAppend(self._log.end_offset, stopped)
-
-    def _duplicate_of(self, batch: Batch, origin: Origin) -> BatchMetadata | None:
-        entry = self.producers.entry(batch.header.producer_id)
-        if entry is None or origin is not Origin.CLIENT:
-            return None
-        return entry.duplicate_of(batch.header)
 
     def _write(self, data: memoryview, frames: list[BatchFrame], wall_ms: int) -> None:
         """Append to the log; if it rolls, the producers before these batches get a snapshot."""
@@ -481,7 +492,3 @@ class UnifiedLog:
         self._replay()
         self._producers.write_snapshot()
         self._log.close()
-
-
-def _given(completed: CompletedTransaction | None) -> list[CompletedTransaction]:
-    return [] if completed is None else [completed]

@@ -42,8 +42,15 @@ def replay(
     return None if completed is None else (completed, states.complete(completed))
 
 
-def take(append: ProducerAppend, batch: Batch) -> CompletedTransaction | None:
+def take(
+    append: ProducerAppend, batch: Batch, transaction_version: int = 0
+) -> CompletedTransaction | None:
     """Add a batch of a producer to its append; the transaction that it ends, None if none.
+
+    Args:
+        append: of its producer.
+        batch: stamped with its offsets.
+        transaction_version: of a marker, where it is known.
 
     Raises:
         CorruptBatchError: a control batch whose first record cannot be read.
@@ -54,7 +61,9 @@ def take(append: ProducerAppend, batch: Batch) -> CompletedTransaction | None:
         append.add(header)
         return None
     marker = end_of_transaction(batch)
-    return None if marker is None else append.end_transaction(marker, header.producer_epoch)
+    if marker is None:
+        return None
+    return append.end_transaction(marker, header.producer_epoch, transaction_version)
 
 
 def end_of_transaction(batch: Batch) -> EndOfTransaction | None:

@@ -12,22 +12,28 @@ back the last stable offset.
 apache/kafka: storage/.../log/{ProducerStateManager,ProducerAppendInfo,ProducerStateEntry}.java
 """
 
-from collections import deque
 from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
 import msgspec
 
+from storage.producers.producer_entry import (
+    NONE,
+    BatchMetadata,
+    ProducerStateEntry,
+    increment_sequence,
+)
 from storage.producers.producer_snapshot import ProducerSnapshotEntry
+from storage.producers.verification import Verification, Verifications
 from wire.batches.batch import BatchHeader
 from wire.errors import ErrorCode
 from wire.types import Offset
 
-BATCHES_MAX: Final = 5
-"""Batches kept for each producer, as `max.in.flight.requests.per.connection` of idempotent ones."""
-NONE: Final = -1
-_SEQUENCE_MAX: Final = (1 << 31) - 1
+EPOCH_BUMP_VERSION: Final = 2
+"""transaction.version from which on a marker has an epoch above that of the records (KIP-890)."""
+LATE_BUFFER_MS: Final = 300_000
+"""Time beyond the largest transaction time-out at which an open transaction is late."""
 
 
 class Origin(Enum):
@@ -49,25 +55,6 @@ class ProducerStateError(Exception):
         self.code = code
 
 
-class BatchMetadata(msgspec.Struct, frozen=True, gc=False):
-    """One batch of a producer; offsets and sequences are inclusive."""
-
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp_ms: int
-
-    @property
-    def first_sequence(self) -> int:
-        """Sequence of the first record; -1 for none, as of a batch without sequences."""
-        return decrement_sequence(self.last_sequence, self.offset_delta)
-
-    @property
-    def first_offset(self) -> int:
-        """Offset of the first record."""
-        return self.last_offset - self.offset_delta
-
-
 class EndOfTransaction(msgspec.Struct, frozen=True, gc=False):
     """A marker; `offset` is its own."""
 
@@ -86,71 +73,6 @@ class CompletedTransaction(msgspec.Struct, frozen=True, gc=False):
     is_aborted: bool
 
 
-class ProducerStateEntry:
-    """State of one producer id; -1 in the epochs and `current_transaction_first_offset` is none."""
-
-    __slots__ = (
-        "batches",
-        "coordinator_epoch",
-        "current_transaction_first_offset",
-        "last_timestamp_ms",
-        "producer_epoch",
-        "producer_id",
-    )
-
-    def __init__(
-        self,
-        producer_id: int,
-        producer_epoch: int = NONE,
-        coordinator_epoch: int = NONE,
-        last_timestamp_ms: int = NONE,
-        current_transaction_first_offset: int = NONE,
-    ) -> None:
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.coordinator_epoch = coordinator_epoch
-        self.last_timestamp_ms = last_timestamp_ms
-        self.current_transaction_first_offset = current_transaction_first_offset
-        self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_MAX)
-
-    @property
-    def last_sequence(self) -> int:
-        """Sequence of the newest record; -1 without a batch."""
-        return self.batches[-1].last_sequence if self.batches else NONE
-
-    def duplicate_of(self, header: BatchHeader) -> BatchMetadata | None:
-        """The kept batch with the epoch and the sequences of this one, None if none has them."""
-        if header.producer_epoch != self.producer_epoch:
-            return None
-        for batch in self.batches:
-            if (
-                batch.first_sequence == header.base_sequence
-                and batch.last_sequence == header.last_sequence
-            ):
-                return batch
-        return None
-
-    def raise_epoch_to(self, producer_epoch: int) -> None:
-        """Take an epoch over; batches of another one are forgotten."""
-        if producer_epoch != self.producer_epoch:
-            self.batches.clear()
-            self.producer_epoch = producer_epoch
-
-    def snapshot_entry(self) -> ProducerSnapshotEntry:
-        """The entry of a `.snapshot` file; of the batches only the newest is in it."""
-        newest = self.batches[-1] if self.batches else None
-        return ProducerSnapshotEntry(
-            self.producer_id,
-            self.producer_epoch,
-            NONE if newest is None else newest.last_sequence,
-            NONE if newest is None else newest.last_offset,
-            0 if newest is None else newest.offset_delta,
-            self.last_timestamp_ms,
-            self.coordinator_epoch,
-            self.current_transaction_first_offset,
-        )
-
-
 class ProducerAppend:
     """The batches of one producer in one append: validated one by one, then taken over at once.
 
@@ -158,17 +80,25 @@ class ProducerAppend:
     middle of an append leaves nothing behind.
     """
 
-    def __init__(self, partition: str, current: ProducerStateEntry, origin: Origin) -> None:
+    def __init__(
+        self,
+        partition: str,
+        current: ProducerStateEntry,
+        origin: Origin,
+        verification: Verification | None = None,
+    ) -> None:
         """Begin with the state as it stands.
 
         Args:
             partition: `topic-number`, for error texts.
             current: of the producer; one that is new has epoch -1.
             origin: of all batches of the append.
+            verification: of the producer, if one has begun.
         """
         self._partition = partition
         self._current = current
         self._origin = origin
+        self._verification = verification
         self.updated = ProducerStateEntry(
             current.producer_id,
             current.producer_epoch,
@@ -220,15 +150,21 @@ class ProducerAppend:
             self.started.append(first_offset)
 
     def end_transaction(
-        self, marker: EndOfTransaction, producer_epoch: int
+        self, marker: EndOfTransaction, producer_epoch: int, transaction_version: int = 0
     ) -> CompletedTransaction | None:
         """Take a marker; None for one that ends no transaction, it only raises the epoch.
+
+        Args:
+            marker: the end.
+            producer_epoch: of its batch.
+            transaction_version: of the client whose transaction it ends; replicas do not know it.
 
         Raises:
             ProducerStateError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
         """
         updated, first_offset = self.updated, self.updated.current_transaction_first_offset
-        self._check_epoch(producer_epoch, marker.offset)
+        is_bumped = transaction_version >= EPOCH_BUMP_VERSION
+        self._check_epoch(producer_epoch, marker.offset, is_bumped=is_bumped)
         is_fenced = marker.coordinator_epoch < updated.coordinator_epoch
         if is_fenced and self._origin is not Origin.REPLICATION:
             raise ProducerStateError(
@@ -247,19 +183,34 @@ class ProducerAppend:
             updated.producer_id, first_offset, marker.offset, marker.is_abort
         )
 
-    def _check_epoch(self, producer_epoch: int, offset: int) -> None:
+    def _check_epoch(self, producer_epoch: int, offset: int, *, is_bumped: bool = False) -> None:
+        """Refuse an older epoch; with a bump for each marker, also that of the open transaction.
+
+        Such a marker ended the transaction before that one, and comes again. Without an open
+        transaction it may: its coordinator did not get the answer (KAFKA-19999).
+        """
         last = self.updated.producer_epoch
-        if producer_epoch < last and self._origin is not Origin.REPLICATION:
+        is_open = self.updated.current_transaction_first_offset != NONE
+        is_of_open = is_bumped and is_open and producer_epoch == last
+        if (producer_epoch < last or is_of_open) and self._origin is not Origin.REPLICATION:
+            compared = "not above" if is_of_open else "smaller than"
             raise ProducerStateError(
                 ErrorCode.invalid_producer_epoch,
                 f"Epoch of producer {self.updated.producer_id} at offset {offset} in"
-                f" {self._partition} is {producer_epoch}, which is smaller than the last seen"
+                f" {self._partition} is {producer_epoch}, which is {compared} the last seen"
                 f" epoch {last}",
             )
 
     def _check_sequence(self, producer_epoch: int, first_sequence: int, offset: int) -> None:
         updated, current = self.updated, self._current
         where = f"{updated.producer_id} at offset {offset} in partition {self._partition}"
+        verification = self._verification
+        if verification is not None and first_sequence > _sequence_max(verification, current):
+            raise ProducerStateError(
+                ErrorCode.out_of_order_sequence_number,
+                f"Out of order sequence number for producer {where}: {first_sequence} (incoming"
+                f" seq. number), {verification.lowest_sequence} (earliest seen sequence)",
+            )
         if producer_epoch != updated.producer_epoch:
             if first_sequence != 0 and updated.producer_epoch != NONE:
                 raise ProducerStateError(
@@ -278,6 +229,16 @@ class ProducerAppend:
                 f"Out of order sequence number for producer {where}: {first_sequence} (incoming"
                 f" seq. number), {last} (current end sequence number)",
             )
+
+
+def _sequence_max(verification: Verification, current: ProducerStateEntry) -> int:
+    """The largest sequence that the first verified batch may have.
+
+    A client of transaction.version 2 begins with sequence 0 where nothing is known of it.
+    """
+    if verification.supports_epoch_bump and not current.batches:
+        return 0
+    return verification.lowest_sequence
 
 
 class _Transaction:
@@ -309,6 +270,7 @@ class ProducerStates:
         """By first offset, ascending: they begin in the order of the log."""
         self._unreplicated: dict[int, _Transaction] = {}
         """Ended, with a marker at or above the high watermark; by first offset."""
+        self.verifications = Verifications()
 
     def __len__(self) -> int:
         """The number of producers."""
@@ -329,11 +291,26 @@ class ProducerStates:
 
     # -- append ---------------------------------------------------------------------------------
 
+    def is_in_transaction(self, header: BatchHeader) -> bool:
+        """True if the producer of a batch has a transaction open, in the epoch of the batch."""
+        entry = self._producers.get(header.producer_id)
+        return (
+            entry is not None
+            and entry.current_transaction_first_offset != NONE
+            and entry.producer_epoch == header.producer_epoch
+        )
+
+    def fences(self, header: BatchHeader) -> bool:
+        """True if the producer of a batch has a newer epoch."""
+        entry = self._producers.get(header.producer_id)
+        return entry is not None and header.producer_epoch < entry.producer_epoch
+
     def prepare(self, producer_id: int, origin: Origin) -> ProducerAppend:
         """The start of an append of a producer; `update` takes over what it added."""
         assert producer_id > NONE, f"{producer_id=}"
         current = self._producers.get(producer_id) or ProducerStateEntry(producer_id)
-        return ProducerAppend(self._partition, current, origin)
+        verification = self.verifications.of(producer_id)
+        return ProducerAppend(self._partition, current, origin, verification)
 
     def update(self, *appends: ProducerAppend) -> None:
         """Take over what an append added, for all its producers; its records are in the log."""
@@ -393,6 +370,20 @@ class ProducerStates:
         first = next(iter(self._open), None)
         return None if first is None else Offset(first)
 
+    def has_late_transaction(self, now_ms: int, timeout_ms_max: int) -> bool:
+        """True if the oldest open transaction should have been ended long ago.
+
+        Args:
+            now_ms: wall clock.
+            timeout_ms_max: `transaction.max.timeout.ms`.
+        """
+        assert timeout_ms_max >= 0, f"{timeout_ms_max=}"
+        first = next(iter(self._open.values()), None)
+        if first is None:
+            return False
+        last_ms = self._producers[first.producer_id].last_timestamp_ms
+        return last_ms > 0 and now_ms - last_ms > timeout_ms_max + LATE_BUFFER_MS
+
     def forget_replicated(self, high_watermark: int) -> None:
         """Forget ended transactions whose marker is below the high watermark."""
         gone = [
@@ -415,6 +406,7 @@ class ProducerStates:
         gone = [e.producer_id for e in self._producers.values() if self.is_expired(e, now_ms)]
         for producer_id in gone:
             del self._producers[producer_id]
+        self.verifications.remove_expired(now_ms, self.expiration_ms)
         return len(gone)
 
     def snapshot_entries(self) -> list[ProducerSnapshotEntry]:
@@ -456,13 +448,3 @@ class ProducerStates:
         for first_offset in sorted(firsts):
             if first_offset != NONE:
                 self._open[first_offset] = _Transaction(firsts[first_offset], first_offset)
-
-
-def increment_sequence(sequence: int, number: int) -> int:
-    """The sequence `number` after; 2^31-1 is followed by 0. The one after -1 is 0."""
-    return (sequence + number) & _SEQUENCE_MAX
-
-
-def decrement_sequence(sequence: int, number: int) -> int:
-    """The sequence `number` before; 0 comes after 2^31-1. -1, none, stays -1."""
-    return NONE if sequence == NONE else (sequence - number) & _SEQUENCE_MAX

@@ -11,7 +11,7 @@ from replication.leader.fetch_params import FetchParams
 from replication.leader.fetch_session import FetchPartition
 from replication.leader.fetching import ReadRules, WantedPartition
 from replication.leader.replica_selector import ReplicaSelector, select_in_rack
-from replication.replica_manager import ReplicaManager
+from replication.replica_manager import ReplicaListener, ReplicaManager
 from replication.throttle import ReplicationQuota
 from simulator.cluster.memory_vfs import MemoryFile, MemoryVfs
 from tests.replication.partitions import CONSUMER, LAG_MS, WALL_MS, Brokers, registration
@@ -64,13 +64,17 @@ class Managed:
         self.answers = []
         self.vfs = {}
         self.quota = ReplicationQuota(QuotaWindow(), self.clock)
+        self.checked = []
         self.manager = ReplicaManager(
             self.clock,
             self.proposals,
             image=lambda: self.image,
             lag_ms_max=LAG_MS,
-            on_failure=lambda key, error: self.failed.append((key, error)),
-            on_appended=lambda key, _wait: self.appended.append(key),
+            listener=ReplicaListener(
+                failed=lambda key, error: self.failed.append((key, error)),
+                appended=lambda key, _wait: self.appended.append(key),
+                checked=self.checked.append,
+            ),
             counters=self.counters,
             rules=ReadRules(
                 self.quota,

@@ -2,7 +2,7 @@
 
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.logs.unified_log import UnifiedLog
-from storage.producers.producer_state import Origin
+from storage.producers.append_source import COORDINATOR
 from tests.storage.test_unified_log import NOW, marker, opened, produced
 
 SNAPSHOT_BYTES = 2 + 4 + 4 + 46
@@ -20,7 +20,7 @@ def test_a_flush_makes_aborted_transactions_and_snapshots_durable() -> None:
     def abort() -> None:
         records = produced(NOW, producer=7, sequence=log.end_offset // 2, attributes=0x10)
         log.append_as_leader(records, 1, NOW)
-        log.append_as_leader(marker(0), 1, NOW, Origin.COORDINATOR)
+        log.append_as_leader(marker(0), 1, NOW, COORDINATOR)
 
     def durable(suffix: str) -> dict[str, int]:
         disk = vfs.crash()
@@ -64,7 +64,7 @@ def aborted(log: UnifiedLog, sequence: int) -> None:
     """A record of a transaction and the marker that aborts it."""
     records = produced(NOW, producer=7, sequence=sequence, attributes=0x10)
     log.append_as_leader(records, 1, NOW)
-    log.append_as_leader(marker(0), 1, NOW, Origin.COORDINATOR)
+    log.append_as_leader(marker(0), 1, NOW, COORDINATOR)
 
 
 def markers(log: UnifiedLog) -> list[int]:
@@ -77,7 +77,7 @@ def test_an_aborted_transaction_whose_entry_finds_no_room_is_known_and_written_l
     records = produced(NOW, producer=7, attributes=0x10)
     log.append_as_leader(records, 1, NOW)
     vfs.bytes_max = vfs.used_bytes() + len(marker(0).buffer)
-    log.append_as_leader(marker(0), 1, NOW, Origin.COORDINATOR)
+    log.append_as_leader(marker(0), 1, NOW, COORDINATOR)
     log.set_high_watermark(2)
     assert (log.end_offset, log.producers.end_offset, log.last_stable_offset) == (2, 2, 2)
     assert markers(log) == [1]
@@ -96,7 +96,7 @@ def test_no_snapshot_is_written_behind_an_entry_that_found_no_room() -> None:
     log = opened(vfs)
     log.append_as_leader(produced(NOW, producer=7, attributes=0x10), 1, NOW)
     vfs.bytes_max = vfs.used_bytes() + len(marker(0).buffer)
-    log.append_as_leader(marker(0), 1, NOW, Origin.COORDINATOR)
+    log.append_as_leader(marker(0), 1, NOW, COORDINATOR)
     vfs.bytes_max = None
     log.close()
     assert not [name for name in vfs.list("/d/p-0") if name.endswith(".snapshot")]
@@ -126,11 +126,11 @@ def test_an_entry_without_room_goes_with_what_is_truncated() -> None:
     log = opened(vfs)
     log.append_as_leader(produced(NOW, producer=7, attributes=0x10), 1, NOW)
     vfs.bytes_max = vfs.used_bytes() + len(marker(0).buffer)
-    log.append_as_leader(marker(0), 1, NOW, Origin.COORDINATOR)
+    log.append_as_leader(marker(0), 1, NOW, COORDINATOR)
     vfs.bytes_max = None
     log.truncate_to(1, NOW)
     assert markers(log) == []
-    log.append_as_leader(marker(0), 1, NOW, Origin.COORDINATOR)
+    log.append_as_leader(marker(0), 1, NOW, COORDINATOR)
     assert markers(log) == [1]
 
 
@@ -138,7 +138,7 @@ def without_room(log: UnifiedLog, vfs: MemoryVfs) -> None:
     """The first transaction is aborted, and its entry stays in memory."""
     log.append_as_leader(produced(NOW, producer=7, attributes=0x10), 1, NOW)
     vfs.bytes_max = vfs.used_bytes() + len(marker(0).buffer)
-    log.append_as_leader(marker(0), 1, NOW, Origin.COORDINATOR)
+    log.append_as_leader(marker(0), 1, NOW, COORDINATOR)
     vfs.bytes_max = None
 
 

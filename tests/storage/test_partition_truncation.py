@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from simulator.cluster.memory_vfs import MemoryVfs
-from storage.producers.producer_state import Origin
+from storage.producers.append_source import COORDINATOR
 from storage.segments.index_loading import rebuilt_indexes
 from storage.segments.segment import Segment
 from tests.storage.golden import put
@@ -301,7 +301,7 @@ def test_stable_offsets_are_known_at_the_end_of_the_replay():
     """A transaction that ended below the high watermark holds back nothing."""
     _, log = with_producers(0)
     log.append_as_leader(produced(NOW, producer=7, attributes=1 << 4), 1, NOW)
-    log.append_as_leader(marker(1), 1, NOW, Origin.COORDINATOR)
+    log.append_as_leader(marker(1), 1, NOW, COORDINATOR)
     for _ in range(3):
         log.append_as_leader(produced(NOW), 1, NOW)
     log.set_high_watermark(5)

@@ -2,16 +2,14 @@
 
 import pytest
 
+from storage.producers.producer_entry import BATCHES_MAX, decrement_sequence, increment_sequence
 from storage.producers.producer_snapshot import ProducerSnapshotEntry
 from storage.producers.producer_state import (
-    BATCHES_MAX,
     CompletedTransaction,
     EndOfTransaction,
     Origin,
     ProducerStateError,
     ProducerStates,
-    decrement_sequence,
-    increment_sequence,
 )
 from wire.batches.batch import BatchHeader
 from wire.errors import ErrorCode

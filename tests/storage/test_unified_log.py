@@ -1,6 +1,5 @@
 """The log of a partition: as leader and follower, its readers, its producers, its offsets."""
 
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +13,22 @@ from storage.logs.log_validator import AppendRules, RejectedError, TimestampType
 from storage.logs.produced_records import parse_produced
 from storage.logs.recovery import FileRebuilt
 from storage.logs.unified_log import FetchIsolation, UnifiedLog
+from storage.producers.append_source import COORDINATOR
 from storage.producers.producer_snapshot import decode_producer_snapshot
 from storage.producers.producer_snapshot_files import ProducerSnapshotFiles
-from storage.producers.producer_state import Origin, ProducerStateError, ProducerStates
+from storage.producers.producer_state import ProducerStateError, ProducerStates
 from storage.segments.timestamp_lookup import TimestampAndOffset
 from tests.storage.golden import put
 from wire.batches.batch import BatchHeader, encode_batch, encode_records, iterate_batches
 from wire.batches.records import RecordView
+from wire.batches.transaction_markers import marker_batch
 from wire.errors import ErrorCode
 from wire.types import LeaderEpoch, Offset
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 NOW = 5_000_000
 LOG_END, WATERMARK, STABLE = FetchIsolation
+WITHOUT_COORDINATOR = AppendRules(verifies_transactions=False)
 
 
 def opened(
@@ -42,7 +44,7 @@ def opened(
     config = LogConfig(**(fixed | {"syncs_at_open": False, "grows_index_files": True} | settings))
     log = Log.open(vfs, "/d/p-0", config, None, start, wall_ms=NOW, is_clean=is_clean)
     producers = ProducerStates("p-0", 86_400_000)
-    return UnifiedLog(vfs, "p-0", log, producers, rules or AppendRules(), wall_ms=NOW)
+    return UnifiedLog(vfs, "p-0", log, producers, rules or WITHOUT_COORDINATOR, wall_ms=NOW)
 
 
 def produced(
@@ -150,21 +152,7 @@ def test_a_full_disk_leaves_sequences_as_they_were() -> None:
 
 def marker(kind: int) -> Any:
     """An end of the transaction of producer 7, as a coordinator writes it."""
-    header = BatchHeader(
-        base_offset=Offset(0),
-        leader_epoch=LeaderEpoch(-1),
-        attributes=0x30,
-        last_offset_delta=0,
-        base_timestamp_ms=NOW,
-        max_timestamp_ms=NOW,
-        producer_id=7,
-        producer_epoch=0,
-        records_count=1,
-    )
-    key, value = struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 1)
-    records = [RecordView(Offset(0), NOW, key, value)]
-    (batch,) = iterate_batches(bytearray(encode_records(header, records)))
-    return batch
+    return marker_batch(7, 0, is_commit=kind == 1, coordinator_epoch=1, timestamp_ms=NOW)
 
 
 def test_a_transaction_holds_the_last_stable_offset_back_until_its_marker_is_replicated() -> None:
@@ -176,7 +164,7 @@ def test_a_transaction_holds_the_last_stable_offset_back_until_its_marker_is_rep
     assert log.last_stable_offset == 1
     with pytest.raises(RejectedError, match="control records"):
         log.append_as_leader(marker(0), 1, NOW)
-    log.append_as_leader(marker(0), 1, NOW, Origin.COORDINATOR)
+    log.append_as_leader(marker(0), 1, NOW, COORDINATOR)
     assert (log.end_offset, log.last_stable_offset) == (4, 1)
     (aborted,) = log.aborted_transactions(0, 4)
     assert (aborted.producer_id, aborted.first_offset, aborted.last_offset) == (7, 1, 3)
@@ -189,7 +177,7 @@ def test_an_aborted_transaction_behind_one_that_is_open_is_unstable() -> None:
     log = opened(MemoryVfs())
     log.append_as_leader(produced(NOW, producer=8, attributes=0x10), 1, NOW)
     log.append_as_leader(produced(NOW, producer=7, attributes=0x10), 1, NOW)
-    log.append_as_leader(marker(0), 1, NOW, Origin.COORDINATOR)
+    log.append_as_leader(marker(0), 1, NOW, COORDINATOR)
     log.set_high_watermark(3)
     (aborted,) = log.aborted_transactions(0, 3)
     assert (aborted.first_offset, aborted.last_stable_offset) == (1, 0)
@@ -200,7 +188,7 @@ def test_transactions_of_one_fetch_are_in_the_order_of_the_log() -> None:
     leader, follower = opened(MemoryVfs()), opened(MemoryVfs())
     begin = [produced(NOW, producer=each, attributes=0x10) for each in (7, 8)]
     for batch in (*begin, marker(0), produced(NOW, producer=7, sequence=1, attributes=0x10)):
-        leader.append_as_leader(batch, 1, NOW, Origin.COORDINATOR)
+        leader.append_as_leader(batch, 1, NOW, COORDINATOR)
     replicated(follower, content(leader, 0))
     assert follower.aborted_transactions(0, 4) == leader.aborted_transactions(0, 4)
     follower.set_high_watermark(4)
@@ -219,9 +207,9 @@ def test_the_last_stable_offset_is_never_below_the_log_start() -> None:
 def test_a_coordinator_may_repeat_sequences() -> None:
     log = opened(MemoryVfs())
     batch = produced(NOW, producer=7, sequence=0)
-    assert log.append_as_leader(batch, 1, NOW, Origin.COORDINATOR).base_offset == 0
+    assert log.append_as_leader(batch, 1, NOW, COORDINATOR).base_offset == 0
     batch = produced(NOW, producer=7, sequence=0)
-    assert log.append_as_leader(batch, 1, NOW, Origin.COORDINATOR).base_offset == 1
+    assert log.append_as_leader(batch, 1, NOW, COORDINATOR).base_offset == 1
 
 
 # ---- follower, against what Kafka wrote --------------------------------------------------------

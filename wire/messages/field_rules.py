@@ -15,6 +15,7 @@ from wire.api_keys import (
     DELETE_TOPICS,
     END_QUORUM_EPOCH,
     FETCH,
+    LEAVE_GROUP,
     UPDATE_FEATURES,
 )
 from wire.messages.upgrade_types import SAFE_DOWNGRADE, UPGRADE
@@ -55,6 +56,11 @@ def _delete_topic_states(target: type) -> Callable[[Any], Any]:
     return lambda old: tuple(state(name=name, topic_id=None) for name in old.topic_names)
 
 
+def _leaving_members(target: type) -> Callable[[Any], Any]:
+    member = _nested(target, "MemberIdentity")
+    return lambda old: (member(member_id=old.member_id, group_instance_id=None, reason=None),)
+
+
 def _preferred_candidates(target: type) -> Callable[[Any], Any]:
     replica = _nested(target, "ReplicaInfo")
     return lambda old: tuple(
@@ -81,6 +87,8 @@ FIELD_RULES: Final[dict[tuple[int, str, str], Rule]] = {
     (DELETE_TOPICS, "DeleteTopicsRequest", "topic_names"): _value(
         lambda new: tuple(state.name or "" for state in new.topics)
     ),
+    (LEAVE_GROUP, "LeaveGroupRequest", "members"): _leaving_members,
+    (LEAVE_GROUP, "LeaveGroupRequest", "member_id"): _value(lambda new: new.members[0].member_id),
     (END_QUORUM_EPOCH, "PartitionData", "preferred_candidates"): _preferred_candidates,
     (END_QUORUM_EPOCH, "PartitionData", "preferred_successors"): _value(
         lambda new: tuple(candidate.candidate_id for candidate in new.preferred_candidates)
