@@ -8,41 +8,37 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
 from copy import copy
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from broker.apis.access import Access
 from broker.apis.alter_log_dirs import AlterReplicaLogDirs
 from broker.apis.delete_records import DeleteRecords
 from broker.apis.fetch import Fetch
+from broker.apis.find_coordinator import FindCoordinator
+from broker.apis.groups import group_handlers
 from broker.apis.leader_epochs import OffsetForLeaderEpoch
 from broker.apis.list_offsets import ListOffsets
 from broker.apis.log_dirs import DescribeLogDirs
 from broker.apis.named_partitions import NamedPartitions
 from broker.apis.produce import Produce
-from broker.apis.producer_ids import InitProducerId
 from broker.apis.producers import DescribeProducers
 from broker.awaited import Asks, Work
 from broker.clients.client_quotas import ClientQuotas
 from broker.clients.front import Front, Handler, used_interval_ms
 from broker.clients.request_metrics import RequestMetrics
 from broker.config import RecordsConfig
+from broker.coordinators.groups import GroupCoordinator
+from broker.coordinators.topics import InternalTopics
+from broker.coordinators.transaction_parts import Neighbours, TransactionParts
 from broker.effects import Effect, Log, LogLevel
 from broker.event_queue import EventQueue
+from broker.event_tables import front_table, links_table
 from broker.events import (
     Answered,
     BrokerEpochChanged,
-    ConnectionBroken,
-    ConnectionClosed,
-    ConnectionOpened,
     Event,
-    FramesReceived,
     ImagePublished,
-    KernelBytes,
-    KernelClosed,
     Now,
-    PeerBytes,
-    PeerConnected,
-    PeerDisconnected,
     StopRequested,
     TimeAdvanced,
     WorkDone,
@@ -66,7 +62,7 @@ from metadata.image import EMPTY, Image
 from metadata.image import Broker as BrokerRegistration
 from network.clock import Clock
 from network.memory_pool import MemoryPool
-from network.timers import NEVER_MS
+from network.timers import NEVER_MS, SelfTimed
 from network.turn_budget import TurnBudget, Turns
 from replication.counters import Counters
 from replication.follower.fetchers import Fetchers
@@ -77,7 +73,7 @@ from replication.leader.fetching import ReadRules
 from replication.leader.flush_gate import Flushed
 from replication.leader.leadership import Changed, LocalBroker
 from replication.leader.replica_selector import ReplicaSelector, select_in_rack
-from replication.replica_manager import ReplicaManager
+from replication.replica_manager import ReplicaListener, ReplicaManager
 from replication.throttle import ReplicationQuotas
 from storage.cleaner.session import InlineSession, OpenSession
 from storage.vfs import Vfs
@@ -88,7 +84,7 @@ from wire.api_keys import (
     DESCRIBE_LOG_DIRS,
     DESCRIBE_PRODUCERS,
     FETCH,
-    INIT_PRODUCER_ID,
+    FIND_COORDINATOR,
     LIST_OFFSETS,
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
@@ -98,18 +94,6 @@ from wire.types import BrokerEpoch, NodeId, Rng, TopicIdPartition
 
 NO_EPOCH: Final = BrokerEpoch(-1)
 """Epoch of a broker that has not registered."""
-
-
-class Timed(Protocol):
-    """A part with timers."""
-
-    def next_ms(self) -> int | None:
-        """Time of the next `tick`, None for none."""
-        ...
-
-    def tick(self) -> None:
-        """Do what is due."""
-        ...
 
 
 class Broker:
@@ -168,34 +152,42 @@ class Broker:
             open_session=open_session or (lambda _, job: InlineSession(vfs, job)),
             guards=guards or {},
         )
-        self._local = LocalReplicas(
-            config,
-            disk,
-            LocalBroker(
-                config.node_id, self._broker_epoch, self._broker_of, config.replica_lag_ms_max
-            ),
-            self._services,
-            replicas=self._replicas,
-            fetchers=self._fetchers,
-        )
+        self._local = self._local_replicas(disk)
         self._moves, self._cleaner = self._local.moves, self._local.cleaner
+        self._groups = self._group_coordinator()
+        self._access = Access(config.access, self._newest_image)
+        self._partitions = NamedPartitions(self._newest_image, self._replicas.partition_of)
+        self._transactions = self._transaction_parts()
         self._sessions = FetchSessionCache(config.fetch_session_slots, rng)
         self.memory = MemoryPool(config.queued_bytes_max, nanoseconds)
         """Of the requests of clients: the driver takes it for the frames that it receives."""
-        handlers = self._handlers(vfs)
+        handlers = self._handlers(vfs, disk.new_uuid)
         self.apis = frozenset(handlers)
         """Keys of the APIs that are served here, and not by the kernel."""
         self._front = self._make_front(handlers)
         self._is_serving = False
         self._pulse = Pulse(self._clock, self._effects, self._work)
-        self._timed: tuple[Timed, ...] = (
+        self._timed: tuple[SelfTimed, ...] = (
             self._front, self._replicas, self._local, self._fetchers, self._links,
-            self._pulse,
+            self._groups, self._transactions.coordinator, self._transactions.verifier, self._pulse,
         )  # fmt: skip
         self._later = EventQueue(self._later_table(), self._budget)
         self._takes = self._event_table()
-        parts = (self._front, self._later, self._fetchers, self._local, self._local.upkeep)
+        parts = (
+            self._front, self._later, self._fetchers, self._local, self._groups,
+            self._transactions.coordinator, self._local.upkeep,
+        )  # fmt: skip
         self._turns = Turns(self._budget, parts)
+
+    def _group_coordinator(self) -> GroupCoordinator:
+        """Make the coordinator of groups."""
+        return GroupCoordinator(
+            self.config.groups,
+            self._replicas,
+            self._services,
+            image=self._newest_image,
+            on_failure=self._on_disk_failure,
+        )
 
     def _manager(self) -> ReplicaManager:
         """Make the manager of the partitions."""
@@ -204,10 +196,27 @@ class Broker:
             AlterPartitions(self.config.node_id),
             image=self._newest_image,
             lag_ms_max=self.config.replica_lag_ms_max,
-            on_failure=self._on_disk_failure,
-            on_appended=self._on_appended,
+            listener=ReplicaListener(
+                failed=self._on_disk_failure,
+                appended=self._on_appended,
+                checked=lambda key: self._on_checked(key),  # noqa: PLW0108 (made later)
+            ),
             counters=self._counters,
             rules=ReadRules(self._throttles.leader, self._selector()),
+        )
+
+    def _local_replicas(self, disk: Disk) -> LocalReplicas:
+        """Make the replicas of this broker."""
+        config = self.config
+        return LocalReplicas(
+            config,
+            disk,
+            LocalBroker(
+                config.node_id, self._broker_epoch, self._broker_of, config.replica_lag_ms_max
+            ),
+            self._services,
+            replicas=self._replicas,
+            fetchers=self._fetchers,
         )
 
     def _selector(self) -> ReplicaSelector | None:
@@ -232,12 +241,32 @@ class Broker:
             disk_failed=self._on_disk_failure,
         )
 
-    def _handlers(self, vfs: Vfs) -> dict[int, Handler]:
+    def _transaction_parts(self) -> TransactionParts:
+        """Make the parts about transactions."""
+        config = self.config
+        return TransactionParts(
+            config.node_id,
+            config.transactions,
+            Neighbours(
+                image=self._newest_image,
+                access=self._access,
+                replicas=self._replicas,
+                partitions=self._partitions,
+                groups=self._groups,
+                blocks=ProducerIdBlocks(
+                    config.node_id, self._broker_epoch, self._clock, self._asks
+                ),
+                links=self._links,
+                services=self._services,
+                on_failure=self._on_disk_failure,
+            ),
+        )
+
+    def _handlers(self, vfs: Vfs, new_uuid: Callable[[], bytes]) -> dict[int, Handler]:
         """Make the handlers of the APIs about records."""
         config, image, replicas = self.config, self._newest_image, self._replicas
-        access = Access(config.access, image)
-        partitions = NamedPartitions(image, replicas.partition_of)
-        blocks = ProducerIdBlocks(config.node_id, self._broker_epoch, self._clock, self._asks)
+        access, partitions = self._access, self._partitions
+        topics = InternalTopics(self._services, dict(config.properties))
         offsets = ListOffsets(partitions, access, self._on_disk_failure)
         local = self._local
         log_dirs = DescribeLogDirs(
@@ -263,15 +292,19 @@ class Broker:
             quota=self._throttles.leader,
         )
         return {
-            PRODUCE: Produce(replicas, access, image).serve,
+            PRODUCE: Produce(
+                replicas, access, image, verifier=self._transactions.verifier, clock=self._clock
+            ).serve,
             FETCH: fetch.serve,
             LIST_OFFSETS: offsets.serve,
             DELETE_RECORDS: DeleteRecords(partitions, access, replicas).serve,
-            INIT_PRODUCER_ID: InitProducerId(blocks, access).serve,
             OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpoch(partitions, access).serve,
             DESCRIBE_LOG_DIRS: log_dirs.serve,
             ALTER_REPLICA_LOG_DIRS: alter_log_dirs.serve,
             DESCRIBE_PRODUCERS: DescribeProducers(partitions, access).serve,
+            FIND_COORDINATOR: FindCoordinator(access, image, topics.create).serve,
+            **group_handlers(self._groups, access, image, new_uuid),
+            **self._transactions.handlers,
         }
 
     def _make_front(self, handlers: Mapping[int, Handler]) -> Front:
@@ -287,18 +320,9 @@ class Broker:
 
     def _event_table(self) -> dict[type, Callable[[Any], None]]:
         """Return the function of each kind of event that a step takes at once."""
-        front, later = self._front, self._later.put
+        later = self._later.put
         return {
-            FramesReceived: lambda event: front.received(event.connection_id, event.frames),
-            KernelBytes: lambda event: front.kernel_bytes(
-                event.connection_id, event.data, event.spent_ns
-            ),
-            ConnectionOpened: lambda event: front.opened(
-                event.connection_id, event.listener, event.client_host
-            ),
-            ConnectionBroken: lambda event: front.broken(event.connection_id, event.reason),
-            ConnectionClosed: lambda event: front.closed(event.connection_id),
-            KernelClosed: lambda event: front.kernel_closed(event.connection_id, event.reason),
+            **front_table(self._front),
             **dict.fromkeys(self._later_table(), later),
             ImagePublished: self._publish,
             BrokerEpochChanged: self._on_epoch,
@@ -308,13 +332,8 @@ class Broker:
 
     def _later_table(self) -> dict[type, Callable[[Any], None]]:
         """Return the function of each kind of event that waits for its share of a turn."""
-        links = self._links
         return {
-            PeerBytes: lambda event: links.on_bytes(event.peer_id, event.data),
-            PeerConnected: lambda event: links.on_connected(event.peer_id),
-            PeerDisconnected: lambda event: links.on_disconnected(
-                event.peer_id, refused=event.refused
-            ),
+            **links_table(self._links),
             Answered: lambda event: self._asks.on_answer(event.token, event.answer),
             WorkDone: lambda event: self._work.on_done(event.token, event.error),
         }
@@ -424,6 +443,9 @@ class Broker:
             delete_records=delete_records,
             replica_lag_max=fetchers.lag_max,
             failed_partitions=len(fetchers.failed),
+            late_transactions=replicas.late_transaction_count(
+                self.config.transactions.timeout_ms_max
+            ),
             quotas=quota_rates(self._quotas, self._throttles),
             cleaner=self._cleaner.figures(),
             logs=log_sizes(local.open_logs()) if len(local.hosted) <= LOGS_MAX else None,
@@ -445,7 +467,9 @@ class Broker:
         self._pulse.stop()
 
     def _publish(self, event: ImagePublished) -> None:
-        self._image = event.image
+        before, self._image = self._image, event.image
+        self._groups.publish_change(before, event.image, event.delta)
+        self._transactions.publish(event.image)
         self._links.take_brokers(event.image.brokers)
         self._quotas.publish(event.image.client_quotas)
         self._throttles.publish(event.image, event.delta)
@@ -465,6 +489,10 @@ class Broker:
 
     def _on_appended(self, key: TopicIdPartition, wait: Callable[[], Flushed]) -> None:
         self._local.appended(key, wait)
+
+    def _on_checked(self, key: TopicIdPartition) -> None:
+        self._groups.noticed(key)
+        self._transactions.noticed(key)
 
     def _on_replicated(self, key: TopicIdPartition, is_raised: bool) -> None:  # noqa: FBT001
         """Follow an append of a fetcher; `is_raised` is the high watermark, which others await."""

@@ -9,6 +9,8 @@ from typing import Final
 
 import msgspec
 
+from broker.coordinators.groups import GroupCoordinatorConfig
+from coordinator.transaction.config import TransactionsConfig
 from network.sampled_rate import QuotaWindow
 from quorum_controller.security.authorization import AccessRules
 from replication.follower.follower_broker import ReplicaFetchConfig
@@ -76,6 +78,8 @@ class RecordsConfig(msgspec.Struct, frozen=True, kw_only=True):
     """`replication.quota.window.num`, `replication.quota.window.size.seconds`"""
     replica_fetch: ReplicaFetchConfig = ReplicaFetchConfig()
     upkeep: UpkeepConfig = UpkeepConfig()
+    groups: GroupCoordinatorConfig = GroupCoordinatorConfig()
+    transactions: TransactionsConfig = TransactionsConfig()
 
     def __post_init__(self) -> None:
         """Assert the invariants that all users of the value rely on."""

@@ -4,13 +4,13 @@ The addresses are those of the inter-broker listener in the published image; a b
 back elsewhere is connected to anew.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from metadata.image import Broker
 from network.clock import Clock
 from network.effects import LinkEffectSink, Log, LogLevel
-from network.peers import FETCHERS, Failure, Peers
+from network.peers import FETCHERS, Channel, Failure, Peers
 from network.timers import LINKS, NEVER_MS
 from replication.follower.fetchers import Answered
 from wire.connections.follower_connection import FollowerConnection
@@ -81,6 +81,18 @@ class LeaderLinks:
 
         channel = FETCHERS + number
         self._peers.send(leader_id, channel, api_key, body, self._timeout_ms, take)
+
+    def request(
+        self,
+        node_id: NodeId,
+        channel: Channel,
+        api_key: int,
+        body: Body,
+        timeout_ms: int,
+        answered: Callable[[object], None],
+    ) -> None:
+        """Send a request to another broker; `answered` gets the response or a `Failure`, once."""
+        self._peers.send(node_id, channel, api_key, body, timeout_ms, answered)
 
     def on_connected(self, peer_id: int) -> None:
         """Handle an opened connection."""

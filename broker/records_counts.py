@@ -102,6 +102,8 @@ class RecordsCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Records that the replica which is furthest behind its leader lacks; 0 without one."""
     failed_partitions: int
     """Followers that do not fetch until their leader epoch changes."""
+    late_transactions: int
+    """Partitions led here with a transaction that should have been ended long ago."""
     quotas: QuotaRates
     cleaner: CleanerCounts
     logs: tuple[LogSize, ...] | None

@@ -9,7 +9,7 @@ from typing import Final
 
 from broker.cleaning.cleaner_settings import DYNAMIC_KEYS
 from broker.replicas.replica_moves import RATE
-from broker.replicas.topic_settings import ACTED_ON_ELSEWHERE, NO_EFFECT
+from broker.replicas.topic_settings import ACTED_ON_ELSEWHERE, NO_EFFECT, VERIFICATION_KEY
 from metadata.config_schema import topic_configs
 from metadata.cordoned_directories import CORDONED_LOG_DIRS
 from metadata.delta import MetadataDelta
@@ -18,7 +18,7 @@ from replication.throttle import FOLLOWER_RATE, LEADER_RATE
 from wire.types import NodeId
 
 _TOPIC_KEYS: Final = frozenset(NO_EFFECT) - ACTED_ON_ELSEWHERE
-_OWN: Final = frozenset({LEADER_RATE, FOLLOWER_RATE, RATE, CORDONED_LOG_DIRS})
+_OWN: Final = frozenset({LEADER_RATE, FOLLOWER_RATE, RATE, CORDONED_LOG_DIRS, VERIFICATION_KEY})
 _BROKER_KEYS: Final = (_OWN | DYNAMIC_KEYS) | {
     synonym.name
     for name, definition in topic_configs().items()

@@ -39,6 +39,11 @@ def records_metrics(counts: RecordsCounts) -> Iterator[Metric]:
             counts.offline_log_dirs,
             "log directories that failed",
         ),
+        (
+            MANAGER + "partitionswithlatetransactionscount",
+            counts.late_transactions,
+            "led here, with a transaction that nobody ends",
+        ),
     ):
         yield GaugeMetricFamily(name, text, float(value))
     remaining = GaugeMetricFamily(REMAINING, "logs that the start has not opened", labels=["dir"])

@@ -19,6 +19,7 @@ VALUES: Final = frozenset(
         "definition",  # of a configuration key
         "epoch_entries",  # of a log: epochs with their first offsets
         "error_code",  # an enum member
+        "group",  # as its records tell it
         "header",
         "image",
         "incarnation",  # of a broker: its ids

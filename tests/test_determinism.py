@@ -15,8 +15,8 @@ import pytest
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 CORE: Final = (
-    "raft", "kernel", "broker", "network", "replication", "storage", "wire", "metadata",
-    "quorum_controller", "broker_publisher",
+    "raft", "kernel", "broker", "network", "replication", "coordinator", "storage", "wire",
+    "metadata", "quorum_controller", "broker_publisher",
 )  # fmt: skip
 PACKAGES: Final = (*CORE, "simulator")
 

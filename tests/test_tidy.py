@@ -27,6 +27,7 @@ PACKAGES: Final = (
     "broker_publisher",
     "network",
     "replication",
+    "coordinator",
     "kernel",
     "broker",
     "node",

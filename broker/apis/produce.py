@@ -1,10 +1,11 @@
 """Produce: appends to the partitions that this broker leads, and answers by `acks`.
 
-There is no transaction coordinator yet, so that no transactional batch can be verified: it is
-answered with NOT_ENOUGH_REPLICAS, as Kafka does while it cannot reach the coordinator.
+Transactional batches wait until the coordinator has said that their partitions are in the
+transaction, or has added them (version 12 and later). Meanwhile later requests of the connection
+wait too: as in Kafka, a batch does not overtake the one before.
 
 apache/kafka: core/.../server/KafkaApis.scala (handleProduceRequest), ReplicaManager.scala
-(handleProduceAppend)
+(handleProduceAppend), 4.3
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,15 +17,28 @@ from broker.apis.access import Access
 from broker.apis.current_leaders import CurrentLeaders
 from broker.apis.named_partitions import key_of, name_of
 from broker.clients.call import Call
+from broker.coordinators.verification import (
+    Errors,
+    Inquiry,
+    Question,
+    TransactionVerifier,
+    operation_of,
+)
 from broker_publisher.partition_view import INTERNAL_TOPICS
+from coordinator.runtime.write import ProducerIdAndEpoch
+from coordinator.transaction.metadata import TopicPartition
 from metadata.image import Image
+from network.clock import Clock
 from quorum_controller.security.authorization import Operation, ResourceType
 from replication.leader.appending import AppendResult
-from replication.leader.appends import has_valid_acks
+from replication.leader.appends import NO_GUARDS, has_valid_acks
 from replication.leader.flush_gate import AppendResults
+from replication.leader.waiting import Withdraw
 from replication.replica_manager import ReplicaManager
 from storage.logs.log_validator import RejectedError
 from storage.logs.produced_records import parse_produced
+from storage.producers.producer_state import ProducerStateError
+from storage.producers.verification import VerificationGuard
 from wire.batches.batch import Batch
 from wire.errors import ErrorCode
 from wire.messages.produce import (
@@ -66,6 +80,7 @@ class _Append(msgspec.Struct, frozen=True):
     batch: Batch
 
 
+_Guards = Mapping[TopicIdPartition, VerificationGuard]
 _Parsed = Mapping[_Name, Batch | AppendResult]
 _Rows = dict[_Name, _Append | AppendResult]
 """By partition of the request: what to append, or the refusal."""
@@ -79,6 +94,7 @@ class _Terms(msgspec.Struct, frozen=True):
     size_bytes: int
     required_acks: int
     timeout_ms: int
+    transactional_id: str | None
 
 
 _UNAUTHORIZED_ID: Final = AppendResult(
@@ -89,13 +105,18 @@ _SEVERAL_PRODUCERS: Final = AppendResult(
     code=ErrorCode.invalid_producer_id_mapping,
     message="Transactional records contained more than one producer ID",
 )
-_UNVERIFIED: Final = AppendResult(
-    code=ErrorCode.not_enough_replicas,
-    message=(
-        "Unable to verify the partition has been added to the transaction."
-        " Underlying error: COORDINATOR_NOT_AVAILABLE"
-    ),
+_NOT_ADDED: Final = AppendResult(
+    code=ErrorCode.invalid_txn_state, message="Partition was not added to the transaction"
 )
+_NOT_REACHED: Final = frozenset(
+    {
+        ErrorCode.network_exception,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+    }
+)
+"""Errors of a coordinator that a client of Produce does not know, and comes again for another."""
 
 
 class Produce:
@@ -105,12 +126,24 @@ class Produce:
         manager: of the partitions.
         access: WRITE of each topic is asked for, and of the id of a transaction.
         image: returns the newest image.
+        verifier: asks coordinators of transactions.
+        clock: of the broker.
     """
 
-    def __init__(self, manager: ReplicaManager, access: Access, image: Callable[[], Image]) -> None:
+    def __init__(
+        self,
+        manager: ReplicaManager,
+        access: Access,
+        image: Callable[[], Image],
+        *,
+        verifier: TransactionVerifier,
+        clock: Clock,
+    ) -> None:
         self._manager = manager
         self._access = access
         self._image = image
+        self._verifier = verifier
+        self._clock = clock
 
     def serve(self, call: Call) -> None:
         """Append; the answer waits for what the request asks for.
@@ -129,25 +162,101 @@ class Produce:
             return
         parsed = _parsed(request.partitions, version)
         rows = self._rows(call, parsed, required_acks=request.acks)
+        terms = _terms(call, request)
         if _is_transactional(parsed):
-            rows = self._verified(call, request.transactional_id, rows)
+            rows = self._of_one_producer(call, request.transactional_id, rows)
+            if self._verifies(call, terms, rows):
+                return
+        call.park(self._append(call, terms, rows))
+
+    def _append(
+        self, call: Call, terms: _Terms, rows: _Rows, guards: _Guards = NO_GUARDS
+    ) -> Withdraw | None:
+        """Append what is not refused, maybe in pieces; the end of a wait, None if there is none."""
         batches, known = _divided(rows)
-        terms = _Terms(len(call.frame), request.acks, request.timeout_ms)
         if batches and self._manager.takes_pieces(batches):
-            call.go_on(self._append_in_steps(call, terms, batches, known))
-            return
-        call.partition_count = len(parsed)
+            call.go_on(self._append_in_steps(call, terms, batches, known, guards))
+            return None
+        call.partition_count = len(rows)
         if not batches:
             finished(self._answer(call, terms, known, {}))
-            return
-        withdraw = self._manager.append(
+            return None
+        return self._manager.append(
             batches,
             required_acks=terms.required_acks,
             timeout_ms=terms.timeout_ms,
             # it must not hold the request, whose records are in the frame
             answer=lambda results: finished(self._answer(call, terms, known, results)),
+            guards=guards,
         )
-        call.park(withdraw)
+
+    # -- transactions ---------------------------------------------------------------------------
+
+    def _of_one_producer(self, call: Call, transactional_id: str | None, rows: _Rows) -> _Rows:
+        """The rows of a request with transactional batches.
+
+        Its id is one that the caller may write with, and all batches are of one producer.
+        """
+        if transactional_id is None or not self._access.allows(
+            call.caller, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+        ):
+            return dict.fromkeys(rows, _UNAUTHORIZED_ID)
+        producers = {
+            (row.batch.header.producer_id, row.batch.header.producer_epoch)
+            for row in rows.values()
+            if isinstance(row, _Append) and row.batch.header.is_transactional
+        }
+        return dict.fromkeys(rows, _SEVERAL_PRODUCERS) if len(producers) > 1 else rows
+
+    def _verifies(self, call: Call, terms: _Terms, rows: _Rows) -> bool:
+        """Ask the coordinator, and append then; False if nothing is to be asked.
+
+        Later requests of the connection wait until the append.
+        """
+        operation = operation_of(call.header.api_version)
+        guards = self._guards(rows, bumps=operation is Inquiry.ADD_PARTITION)
+        if not guards:
+            return False
+        image, names = self._image(), dict[TopicPartition, _Name]()
+        producer = ProducerIdAndEpoch(-1, -1)
+        for name, row in rows.items():
+            if isinstance(row, _Append) and row.key in guards:
+                header = row.batch.header
+                producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
+                names[image.topics[row.key[0]].name, row.key[1]] = name
+        assert terms.transactional_id is not None, "others are refused"
+        release = call.hold()
+
+        def verified(errors: Errors) -> None:
+            for partition, code in errors.items():
+                rows[names[partition]] = _unverified(code, operation)
+            withdraw = self._append(call, terms, rows, guards)
+            call.park(withdraw)
+            release(withdraw)
+
+        question = Question(terms.transactional_id, producer, frozenset(names), operation)
+        self._verifier.ask(question, verified)
+        return True
+
+    def _guards(self, rows: _Rows, *, bumps: bool) -> _Guards:
+        """Begin the verifications that are needed; a row that may not be written is refused."""
+        guards: dict[TopicIdPartition, VerificationGuard] = {}
+        for name, row in rows.items():
+            if not isinstance(row, _Append) or not row.batch.header.is_transactional:
+                continue
+            partition = self._manager.partition_of(row.key)
+            if isinstance(partition, ErrorCode):
+                continue  # the append is refused for it
+            try:
+                guard = partition.begin_verification(
+                    row.batch, self._clock.wall_ms, supports_epoch_bump=bumps
+                )
+            except ProducerStateError as error:
+                rows[name] = AppendResult(code=error.code)
+            else:
+                if isinstance(guard, VerificationGuard):
+                    guards[row.key] = guard
+        return guards
 
     # -- in pieces ------------------------------------------------------------------------------
 
@@ -165,15 +274,22 @@ class Produce:
             is_transactional |= _is_transactional(parsed)
             rows |= self._rows(call, parsed, required_acks=request.acks)
             yield len(parsed) * _ROW_UNITS
+        terms = _terms(call, request)
         if is_transactional:
-            rows = self._verified(call, request.transactional_id, rows)
+            rows = self._of_one_producer(call, request.transactional_id, rows)
+            if self._verifies(call, terms, rows):
+                return
         batches, known = _divided(rows)
         yield len(rows)
-        terms = _Terms(len(call.frame), request.acks, request.timeout_ms)
         yield from self._append_in_steps(call, terms, batches, known)
 
     def _append_in_steps(
-        self, call: Call, terms: _Terms, batches: Mapping[TopicIdPartition, Batch], known: _Known
+        self,
+        call: Call,
+        terms: _Terms,
+        batches: Mapping[TopicIdPartition, Batch],
+        known: _Known,
+        guards: _Guards = NO_GUARDS,
     ) -> Steps[None]:
         """Append in pieces, and answer."""
         results = yield from self._manager.append_in_steps(
@@ -182,29 +298,12 @@ class Produce:
             timeout_ms=terms.timeout_ms,
             park=call.park,
             resume=lambda results: call.go_on(self._answer(call, terms, known, results)),
+            guards=guards,
         )
         if results is not None:
             yield from self._answer(call, terms, known, results)
 
     # -- the request ----------------------------------------------------------------------------
-
-    def _verified(self, call: Call, transactional_id: str | None, rows: _Rows) -> _Rows:
-        """The rows of a request with transactional batches, which need a coordinator.
-
-        Its id is one that the caller may write with, and all batches are of one producer.
-        """
-        if transactional_id is None or not self._access.allows(
-            call.caller, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
-        ):
-            return dict.fromkeys(rows, _UNAUTHORIZED_ID)
-        transactional = {
-            name: (row.batch.header.producer_id, row.batch.header.producer_epoch)
-            for name, row in rows.items()
-            if isinstance(row, _Append) and row.batch.header.is_transactional
-        }
-        if len(set(transactional.values())) > 1:
-            return dict.fromkeys(rows, _SEVERAL_PRODUCERS)
-        return rows | dict.fromkeys(transactional, _UNVERIFIED)
 
     def _rows(self, call: Call, parsed: _Parsed, *, required_acks: int) -> _Rows:
         """The batches to append, and the refusals of the others."""
@@ -290,6 +389,23 @@ def _parsed_batch(records: memoryview | None, version: int) -> Batch | AppendRes
         return AppendResult(
             code=error.code, record_errors=error.record_errors, message=error.message
         )
+
+
+def _unverified(code: ErrorCode, operation: Inquiry) -> AppendResult:
+    """The refusal of a partition that the coordinator did not say yes to."""
+    is_ending = code is ErrorCode.concurrent_transactions
+    if code is ErrorCode.invalid_txn_state:
+        return _NOT_ADDED
+    if code in _NOT_REACHED or (is_ending and operation is not Inquiry.ADD_PARTITION):
+        text = "Unable to verify the partition has been added to the transaction. Underlying error:"
+        return AppendResult(
+            code=ErrorCode.not_enough_replicas, message=f"{text} {code.name.upper()}"
+        )
+    return AppendResult(code=code)
+
+
+def _terms(call: Call, request: ProduceRequest) -> _Terms:
+    return _Terms(len(call.frame), request.acks, request.timeout_ms, request.transactional_id)
 
 
 def _is_transactional(parsed: _Parsed) -> bool:

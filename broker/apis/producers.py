@@ -15,7 +15,7 @@ from metadata.topic_names import illegal_topic_name
 from quorum_controller.bodies import NO_TIME
 from quorum_controller.security.authorization import Operation
 from storage.logs.unified_log import UnifiedLog
-from storage.producers.producer_state import ProducerStateEntry
+from storage.producers.producer_entry import ProducerStateEntry
 from wire.api_keys import DESCRIBE_PRODUCERS
 from wire.errors import ApiError, ErrorCode
 from wire.messages import codec

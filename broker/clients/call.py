@@ -1,8 +1,9 @@
 """One request about records, for a handler to answer now or later, once.
 
-A handler reads the request from its frame: with `body()` as kio's newest class, or with a decoder
-of its own from `frame` and `position`. It answers with a body of the newest shape, with parts in
-the version of the request, or, where a request has no response, with nothing.
+A handler reads the request from its frame: with `body()` as kio's newest class, `body_as_sent()` as
+that of its version, or with a decoder of its own from `frame` and `position`. It answers with a
+body of the newest shape or of that version, with parts in it, or, where a request has no response,
+with nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +45,10 @@ def served_header(frame: bytearray, apis: Mapping[int, Api]) -> tuple[RequestHea
     return header, position
 
 
+def _held_by_nobody() -> Callable[[Callable[[], None] | None], None]:
+    return lambda _withdraw: None
+
+
 class Call:
     """A request with its client.
 
@@ -65,6 +70,7 @@ class Call:
         "caller",
         "frame",
         "header",
+        "hold",
         "kind",
         "listener",
         "partition_count",
@@ -97,6 +103,9 @@ class Call:
         self._respond = respond
         self.run: Callable[[Steps[None]], None] = finished
         """Does pieces, which a front does over turns."""
+        self.hold: Callable[[], Callable[[Callable[[], None] | None], None]] = _held_by_nobody
+        """Holds up later requests of the connection, until the function that it returns is called
+        with what `park` takes."""
         self.throttle = throttle
         self._errors = {} if errors is None else errors
         self.partition_count = 0
@@ -160,13 +169,21 @@ class Call:
             self.header.api_key, self.header.api_version, bytes(self.frame), self.position
         )
 
+    def body_as_sent(self) -> Body:
+        """The request in the class of its own version, where the newest lacks some of its fields.
+
+        Raises:
+            RemoteProtocolError: the bytes are no such request.
+        """
+        return codec.decode_as_sent(bytes(self.frame))
+
     def count(self, code: ErrorCode) -> None:
         """Count an error of an answer in parts, `none` too."""
         errors, key = self._errors, (self.header.api_key, int(code))
         errors[key] = errors.get(key, 0) + 1
 
     def answer(self, body: Entity) -> None:
-        """Answer with a body of the newest shape, which has a throttle time.
+        """Answer with a body of the newest shape, or of the version of the request.
 
         One that cannot be said in the version of the request closes the connection instead.
         """
@@ -203,7 +220,7 @@ class Call:
     def _throttled(self, body: Entity) -> Entity:
         """The body with the throttle time of the client, which counts from now on."""
         throttle_ms = 0 if self.throttle is None else self.throttle.answered()
-        if not throttle_ms:
+        if not throttle_ms or not hasattr(body, "throttle_time"):  # the first versions have none
             return body
         return replace(body, throttle_time=timedelta(milliseconds=throttle_ms))
 

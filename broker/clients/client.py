@@ -27,7 +27,8 @@ class Client:
     `parked` has, by slot, what ends the waits of calls that hold no frame. `muted_until_ms` is the
     end of its throttle time, 0 without one. `has_gone` is true for a closed one whose frames
     are still taken. `received_ns` is the begin of the step that received the first of them.
-    `running` are requests that are done in pieces; meanwhile no frame is taken.
+    `running` are requests that are done in pieces, `held` is the number of those that hold up later
+    ones; meanwhile no frame is taken.
     """
 
     __slots__ = (
@@ -39,6 +40,7 @@ class Client:
         "end_slot",
         "forwarded",
         "has_gone",
+        "held",
         "host",
         "is_at_kernel",
         "is_read",
@@ -70,6 +72,7 @@ class Client:
         self.muted_until_ms = 0
         self.received_ns = 0
         self.running: deque[Running] = deque()
+        self.held = 0
         self.has_gone = False
         self.is_at_kernel = True
         self.is_read = True

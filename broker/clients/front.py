@@ -32,6 +32,14 @@ from typing import Final
 from broker.clients.call import Call, served_header
 from broker.clients.client import Client
 from broker.clients.client_quotas import ClientQuotas
+from broker.clients.costs import (
+    ANSWER_UNITS,
+    BYTES_PER_UNIT,
+    CALL_UNITS,
+    FORWARD_UNITS,
+    LOOK_UNITS,
+    PARTITION_UNITS,
+)
 from broker.clients.kernel_answers import Asked, asked, with_throttle_time
 from broker.clients.reply import Reply, close_slices, framed
 from broker.clients.request_metrics import AnsweredRequest, RequestMetrics
@@ -62,19 +70,6 @@ CALLS_MAX: Final = 16
 """Unanswered requests about records of a connection."""
 USED_INTERVAL_MS: Final = 60_000
 """Time between two notes to the kernel that a connection is used, at most."""
-
-_LOOK_UNITS: Final = 2
-"""Cost of a look at a connection."""
-FORWARD_UNITS: Final = 6
-"""Cost of a frame for the kernel."""
-CALL_UNITS: Final = 60
-"""Cost of a call beside those of its bytes and its partitions."""
-PARTITION_UNITS: Final = 30
-"""Cost of a partition that the handler of a call looked at."""
-BYTES_PER_UNIT: Final = 2048
-"""Bytes of a frame that cost a unit: they are copied, checked and written."""
-_ANSWER_UNITS: Final = 10
-"""Cost of an answer that has waited."""
 
 Handler = Callable[[Call], None]
 
@@ -235,7 +230,7 @@ class Front:
         """Take frames of those connections while the budget has room."""
         woken, budget = self._woken, self._budget
         while woken and budget.has_room:
-            budget.spend(_LOOK_UNITS)
+            budget.spend(LOOK_UNITS)
             self._take(woken.pop(next(iter(woken))))
 
     def pause(self) -> None:
@@ -258,7 +253,7 @@ class Front:
         forwarded: list[bytes | bytearray] = []
         if client.running:
             self._running.go_on(client)
-        while waiting and not (client.muted_until_ms or client.running):
+        while waiting and not (client.muted_until_ms or client.running or client.held):
             if slots.in_flight_count >= IN_FLIGHT_MAX:
                 break
             if not budget.has_room:
@@ -293,7 +288,8 @@ class Front:
         client.calls += 1
         kind = (header.api_key, header.api_version)
         self.requests[kind] = self.requests.get(kind, 0) + 1
-        reply, throttle = Reply(self._answered, self._begin, client, counted_bytes_of(frame)), None
+        throttle, size = None, counted_bytes_of(frame)
+        reply = Reply(self._answered, self._begin, self._released, client, size)
         if self._quotas.is_enabled:
             mute = partial(self._throttle, reply)
             throttle = Throttle(self._quotas, client.caller, header.client_id, mute)
@@ -307,7 +303,7 @@ class Front:
             throttle=throttle,
             errors=self._metrics.errors,
         )
-        call.run = reply.run
+        call.run, call.hold = reply.run, reply.hold
         started_ns = self._metrics.nanoseconds()
         try:
             self._handlers[header.api_key](call)
@@ -333,9 +329,21 @@ class Front:
         if reply.is_answered:
             reply.answered_ns = handled_ns
             return
-        if call.withdraw is not None:
-            reply.client.parked[reply.slot] = call.withdraw
+        self._parked(reply, call.withdraw)
+
+    def _parked(self, reply: Reply, withdraw: Callable[[], None] | None) -> None:
+        if withdraw is not None and not reply.is_answered:
+            reply.client.parked[reply.slot] = withdraw
             self._release_bytes(reply)
+
+    def _released(self, reply: Reply, withdraw: Callable[[], None] | None) -> None:
+        """Take later requests again; who waits on ends with the connection, also a closed one."""
+        client = reply.client
+        if self._clients.get(client.connection_id) is client:
+            self._parked(reply, withdraw)
+            self._woken[client.connection_id] = client
+        elif withdraw is not None:
+            withdraw()
 
     def _begin(self, reply: Reply, steps: Steps[None]) -> None:
         """Go on with a call in pieces, behind those of its connection that are running."""
@@ -358,7 +366,7 @@ class Front:
             close_slices(parts or ())
             return
         if reply.begun is not None:
-            self._budget.spend(_ANSWER_UNITS)
+            self._budget.spend(ANSWER_UNITS)
             reply.answered_ns = self._metrics.nanoseconds()
         if close_reason is not None:
             self._end(client, close_reason)
@@ -406,7 +414,7 @@ class Front:
         slots = client.slots
         if client.closing is None:
             is_full = client.calls >= CALLS_MAX or slots.in_flight_count >= IN_FLIGHT_MAX
-            is_busy = client.waiting or client.running
+            is_busy = client.waiting or client.running or client.held
             is_wanted = not (is_busy or is_full or client.muted_until_ms)
         elif slots.oldest >= client.end_slot and not client.running:
             self._close(client, client.closing)

@@ -20,6 +20,7 @@ class Reply:
     __slots__ = (
         "_answered",
         "_begin",
+        "_released",
         "answered_ns",
         "begun",
         "client",
@@ -34,11 +35,13 @@ class Reply:
         self,
         answered: Callable[["Reply", Sequence[Part] | None, str | None], None],
         begin: Callable[["Reply", Steps[None]], None],
+        released: Callable[["Reply", Callable[[], None] | None], None],
         client: Client,
         queued_bytes: int,
     ) -> None:
         self._answered = answered
         self._begin = begin
+        self._released = released
         self.client = client
         self.slot = client.slots.take()
         self.queued_bytes = queued_bytes
@@ -53,6 +56,15 @@ class Reply:
         """Answer; as `Call` does."""
         self.is_answered = True
         self._answered(self, parts, close_reason)
+
+    def hold(self) -> Callable[[Callable[[], None] | None], None]:
+        """Hold up later requests of the connection until the function is called; as `Call.hold`."""
+        self.client.held += 1
+        return self._release
+
+    def _release(self, withdraw: Callable[[], None] | None) -> None:
+        self.client.held -= 1
+        self._released(self, withdraw)
 
     def run(self, steps: Steps[None]) -> None:
         """Go on with the request in pieces over turns."""

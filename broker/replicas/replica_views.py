@@ -18,7 +18,7 @@ from replication.leader.leadership import Leadership
 from replication.leader.replica import ReplicaState
 from replication.partition import Following, Offline, Partition
 from storage.logs.unified_log import UnifiedLog
-from storage.producers.producer_state import ProducerStateEntry
+from storage.producers.producer_entry import ProducerStateEntry
 from wire.errors import ErrorCode
 from wire.types import NodeId
 

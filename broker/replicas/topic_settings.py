@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from metadata.config_schema import topic_configs
+from metadata.config_schema import broker_configs, topic_configs
 from metadata.config_values import parse_value
 from metadata.delta import MetadataDelta
 from metadata.image import CONFIG_BROKER, CONFIG_TOPIC, EMPTY, Image
@@ -48,6 +48,8 @@ ACTED_ON_ELSEWHERE: Final = frozenset(
 """Those of them that throttles or the controller act on."""
 VALIDATION_KEY: Final = "produce.validation"
 """Key of the broker, of ours: what of a produced batch is looked at."""
+VERIFICATION_KEY: Final = "transaction.partition.verification.enable"
+"""Key of the broker: is the coordinator asked before a transaction begins at a partition?"""
 VALIDATES_RECORDS: Final = "records"
 VALIDATIONS: Final = ("headers", VALIDATES_RECORDS)
 _CODECS: Final[Mapping[str, Codec | None]] = {
@@ -132,6 +134,7 @@ class TopicSettingsOf:
     def _defaults_at(self, image: Image) -> dict[str, Any]:
         configs = NodeConfigs(image, self._node_id, self._properties)
         values: dict[str, Any] = {VALIDATION_KEY: self._properties.get(VALIDATION_KEY)}
+        values[VERIFICATION_KEY] = _verifies(configs)
         for name, definition in topic_configs().items():
             text = configs.topic_value(definition)
             if text is None:
@@ -181,6 +184,7 @@ def _log_settings(values: Mapping[str, Any]) -> TopicSettings:
             level=_level(values),
             is_compacted=is_compacted,
             validates_records=values[VALIDATION_KEY] == VALIDATES_RECORDS,
+            verifies_transactions=values[VERIFICATION_KEY],
         ),
         compaction=CompactionRules(
             is_compacted=is_compacted,
@@ -198,6 +202,14 @@ def _log_settings(values: Mapping[str, Any]) -> TopicSettings:
         flush_ms=values["flush.ms"],
         file_delete_delay_ms=values["file.delete.delay.ms"],
     )
+
+
+def _verifies(configs: NodeConfigs) -> bool:
+    text = configs.value(VERIFICATION_KEY)
+    assert text is not None, "it has a default"
+    value, error = parse_value(broker_configs()[VERIFICATION_KEY], text)
+    assert error is None, error
+    return bool(value)
 
 
 def _level(values: Mapping[str, Any]) -> int | None:

@@ -8,21 +8,18 @@ own.
 (apache/kafka: core/.../server/AutoTopicCreationManager.scala, 4.3.1)
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
-
-import msgspec
 
 from kernel.config import NodeConfig
 from kernel.effects import Effect, Log, LogLevel
 from kernel.serving.forwarding import REQUEST_TIMEOUT_MS
-from metadata.config_schema import broker_configs
-from metadata.config_values import parse_value
 from metadata.image import Image
 from metadata.topic_names import illegal_topic_name
 from network.answers import Encoded
 from network.connections import Answered
+from quorum_controller.topics.internal_topics import INTERNAL, internal_topic
 from wire.api_keys import CREATE_TOPICS
 from wire.connections.connection import Request
 from wire.errors import ErrorCode
@@ -41,53 +38,6 @@ SHOWN_MAX: Final = 10
 """Names of topics in a log line."""
 _BY_CONTROLLER: Final = -1
 _CREATED: Final = (ErrorCode.none, ErrorCode.topic_already_exists)
-
-
-class InternalTopic(msgspec.Struct, frozen=True):
-    """The keys of a topic of a coordinator, and its configs: of a key, or always the same."""
-
-    partition_count: str
-    replication_factor: str
-    keys: Mapping[str, str]
-    configs: Mapping[str, str]
-
-
-INTERNAL: Final = {
-    "__consumer_offsets": InternalTopic(
-        "offsets.topic.num.partitions",
-        "offsets.topic.replication.factor",
-        {"segment.bytes": "offsets.topic.segment.bytes"},
-        {"cleanup.policy": "compact", "compression.type": "producer"},
-    ),
-    "__transaction_state": InternalTopic(
-        "transaction.state.log.num.partitions",
-        "transaction.state.log.replication.factor",
-        {
-            "segment.bytes": "transaction.state.log.segment.bytes",
-            "min.insync.replicas": "transaction.state.log.min.isr",
-        },
-        {
-            "cleanup.policy": "compact",
-            "compression.type": "uncompressed",
-            "unclean.leader.election.enable": "false",
-        },
-    ),
-    "__share_group_state": InternalTopic(
-        "share.coordinator.state.topic.num.partitions",
-        "share.coordinator.state.topic.replication.factor",
-        {
-            "segment.bytes": "share.coordinator.state.topic.segment.bytes",
-            "min.insync.replicas": "share.coordinator.state.topic.min.isr",
-        },
-        {"cleanup.policy": "delete", "compression.type": "producer", "retention.ms": "-1"},
-    ),
-}
-INTERNAL_KEYS: Final = frozenset(
-    key
-    for topic in INTERNAL.values()
-    for key in (topic.partition_count, topic.replication_factor, *topic.keys.values())
-)
-"""Keys of the broker that such topics are created with."""
 
 
 def missing_names(image: Image, request: "MetadataRequest") -> tuple[str, ...]:
@@ -109,38 +59,18 @@ def missing_names(image: Image, request: "MetadataRequest") -> tuple[str, ...]:
 def creatable_topic(config: NodeConfig, name: str) -> Entity:
     """Return a topic as it is created: a row of a CreateTopics request."""
     properties = dict(config.properties)
-    schema = codec.newest(CREATE_TOPICS, "request")
-    internal = INTERNAL.get(name)
-    if internal is None:
-        defaults = config.topic_defaults
-        has_count = "num.partitions" in properties
-        has_factor = "default.replication.factor" in properties
-        return schema.CreatableTopic(
-            name=name,
-            num_partitions=defaults.partition_count if has_count else _BY_CONTROLLER,
-            replication_factor=defaults.replication_factor if has_factor else _BY_CONTROLLER,
-            assignments=(),
-            configs=(),
-        )
-    keys = {each: str(_number(properties, key)) for each, key in internal.keys.items()}
-    return schema.CreatableTopic(
+    if name in INTERNAL:
+        return internal_topic(name, properties)
+    defaults = config.topic_defaults
+    has_count = "num.partitions" in properties
+    has_factor = "default.replication.factor" in properties
+    return codec.newest(CREATE_TOPICS, "request").CreatableTopic(
         name=name,
-        num_partitions=_number(properties, internal.partition_count),
-        replication_factor=_number(properties, internal.replication_factor),
+        num_partitions=defaults.partition_count if has_count else _BY_CONTROLLER,
+        replication_factor=defaults.replication_factor if has_factor else _BY_CONTROLLER,
         assignments=(),
-        configs=tuple(
-            schema.CreatableTopicConfig(name=each, value=value)
-            for each, value in sorted({**internal.configs, **keys}.items())
-        ),
+        configs=(),
     )
-
-
-def _number(properties: Mapping[str, str], key: str) -> int:
-    definition = broker_configs()[key]
-    value, message = parse_value(definition, properties.get(key, definition.default or ""))
-    assert message is None, message
-    assert isinstance(value, int), f"{key=} {value=}"
-    return value
 
 
 class AutoTopics:

@@ -13,10 +13,17 @@ and Kafka's act on them.
 from typing import Final, NamedTuple
 
 from broker.cleaning.cleaner_settings import CLEANER_KEYS
-from broker.replicas.topic_settings import VALIDATION_KEY
-from kernel.serving.auto_topics import INTERNAL_KEYS
+from broker.replicas.topic_settings import VALIDATION_KEY, VERIFICATION_KEY
+from node.configs.consumer_group_config import CONSUMER_GROUP_KEYS
 from node.configs.listeners import ADDRESS_LIMITS_KEY, INSPECTION_KEY
-from node.configs.record_keys import LONG_MAX, RECORDS_KEYS, SELECTOR_KEY, TOPIC_DEFAULT_KEYS
+from node.configs.record_keys import (
+    LONG_MAX,
+    OFFSETS_CODEC_KEY,
+    RECORDS_KEYS,
+    SELECTOR_KEY,
+    TOPIC_DEFAULT_KEYS,
+)
+from quorum_controller.topics.internal_topics import INTERNAL_KEYS
 
 INT_MIN: Final = -(2**31)
 INT_MAX: Final = 2**31 - 1
@@ -163,7 +170,11 @@ OLDER_KEYS: Final = frozenset(
 )
 """Keys of Kafka 3.9 removed in 4.x, without effect here."""
 ABOUT_RECORDS: Final = (
-    RECORDS_KEYS | TOPIC_DEFAULT_KEYS | CLEANER_KEYS | {SELECTOR_KEY, VALIDATION_KEY}
+    RECORDS_KEYS
+    | TOPIC_DEFAULT_KEYS
+    | CLEANER_KEYS
+    | CONSUMER_GROUP_KEYS
+    | {OFFSETS_CODEC_KEY, SELECTOR_KEY, VALIDATION_KEY, VERIFICATION_KEY}
 )
 ACTED_ON: Final = (
     READ_BY_HAND

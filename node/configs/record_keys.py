@@ -9,7 +9,7 @@ LONG_MAX: Final = 2**63 - 1
 
 
 class RecordsKey(NamedTuple):
-    """A key with a whole number: its group and field; `least` is used for any lower value."""
+    """A key with a whole number: its field and the path to it; `least` is used for lower values."""
 
     key: str
     group: str
@@ -25,6 +25,9 @@ class Interval(NamedTuple):
 
 
 MOVE_QUOTA: Final = "alter.log.dirs.replication.quota.window"
+TRANSACTION: Final = "transaction"
+CLEANUP: Final = ".transaction.cleanup.interval.ms"
+ADD_PARTITIONS: Final = "add.partitions.to.txn"
 NUMBERS: Final = (
     RecordsKey("replica.lag.time.max.ms", "records", "replica_lag_ms_max", 1),
     RecordsKey("queued.max.request.bytes", "records", "queued_bytes_max"),
@@ -45,6 +48,24 @@ NUMBERS: Final = (
     RecordsKey(f"{MOVE_QUOTA}.size.seconds", "move_window", "size_seconds"),
     RecordsKey("num.recovery.threads.per.data.dir", "upkeep", "recovery_threads"),
     RecordsKey("producer.id.expiration.ms", "upkeep", "producer_expiration_ms"),
+    RecordsKey("group.max.size", "groups.classic", "group_max_size"),
+    RecordsKey(
+        "group.initial.rebalance.delay.ms", "groups.classic", "initial_rebalance_delay_ms", 0
+    ),
+    RecordsKey("group.min.session.timeout.ms", "groups.classic", "session_timeout_ms_min"),
+    RecordsKey("group.max.session.timeout.ms", "groups.classic", "session_timeout_ms_max"),
+    RecordsKey("offset.metadata.max.bytes", "groups.offsets", "metadata_max"),
+    RecordsKey("offsets.commit.timeout.ms", "groups.offsets", "commit_timeout_ms"),
+    RecordsKey("offsets.retention.check.interval.ms", "groups.offsets", "retention_check_ms"),
+    RecordsKey("offsets.retention.minutes", "groups.offsets", "retention_minutes"),
+    RecordsKey("offsets.load.buffer.size", "groups", "load_bytes_max"),
+    RecordsKey("transaction.max.timeout.ms", "transactions", "timeout_ms_max"),
+    RecordsKey("transactional.id.expiration.ms", "transactions", "id_expiration_ms"),
+    RecordsKey(f"{TRANSACTION}.abort.timed.out{CLEANUP}", "transactions", "abort_interval_ms"),
+    RecordsKey(f"{TRANSACTION}.remove.expired{CLEANUP}", "transactions", "expiry_interval_ms"),
+    RecordsKey(f"{ADD_PARTITIONS}.retry.backoff.ms", "transactions", "retry_backoff_ms"),
+    RecordsKey(f"{ADD_PARTITIONS}.retry.backoff.max.ms", "transactions", "retry_ms_max"),
+    RecordsKey("request.timeout.ms", "transactions", "request_timeout_ms"),
 )
 INTERVALS: Final = (
     Interval("log.retention.check.interval.ms", "retention_check_ms"),
@@ -56,6 +77,7 @@ INTERVALS: Final = (
 )
 RECORDS_KEYS: Final = frozenset(number.key for number in (*NUMBERS, *INTERVALS))
 """Keys of the broker itself."""
+OFFSETS_CODEC_KEY: Final = "offsets.topic.compression.codec"
 SELECTOR_KEY: Final = "replica.selector.class"
 TOPIC_DEFAULT_KEYS: Final = frozenset(
     synonym.name

@@ -10,15 +10,21 @@ from typing import Any, Final
 
 from broker.cleaning.cleaner_settings import BUFFER, BUFFER_BYTES_MIN, THREADS
 from broker.config import RecordsConfig, UpkeepConfig
+from broker.coordinators.groups import GroupCoordinatorConfig
 from broker.replicas.topic_settings import VALIDATION_KEY, VALIDATIONS
+from coordinator.group.classic.settings import ClassicSettings
+from coordinator.group.machine import OffsetsConfig
+from coordinator.transaction.config import TransactionsConfig
 from kernel.config import NodeConfig
 from metadata.config_schema import broker_configs
 from metadata.config_values import parse_value
 from network.sampled_rate import QuotaWindow
+from node.configs.consumer_group_config import consumer_settings
 from node.configs.listeners import inter_broker_listener
-from node.configs.record_keys import INTERVALS, LONG_MAX, NUMBERS, SELECTOR_KEY
+from node.configs.record_keys import INTERVALS, LONG_MAX, NUMBERS, OFFSETS_CODEC_KEY, SELECTOR_KEY
 from node.errors import ConfigError, shortened
 from replication.follower.follower_broker import ReplicaFetchConfig
+from wire.batches.compression import Codec
 from wire.types import DIRECTORY_UNASSIGNED, DirectoryId
 
 RACK_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -44,7 +50,17 @@ def records_config(config: NodeConfig, directory_ids: Mapping[str, DirectoryId])
     assert listener is not None, "a broker has an inter-broker listener"
     groups: dict[str, dict[str, Any]] = {
         name: {}
-        for name in ("records", "replication_window", "move_window", "replica_fetch", "upkeep")
+        for name in (
+            "records",
+            "replication_window",
+            "move_window",
+            "replica_fetch",
+            "upkeep",
+            "transactions",
+            "groups.classic",
+            "groups.offsets",
+            "groups",
+        )
     }
     for number in NUMBERS:
         if number.key in given:
@@ -75,6 +91,14 @@ def records_config(config: NodeConfig, directory_ids: Mapping[str, DirectoryId])
         move_window=QuotaWindow(**groups["move_window"]),
         replica_fetch=ReplicaFetchConfig(**groups["replica_fetch"]),
         upkeep=UpkeepConfig(**groups["upkeep"]),
+        groups=GroupCoordinatorConfig(
+            offsets=OffsetsConfig(**groups["groups.offsets"]),
+            classic=ClassicSettings(**groups["groups.classic"]),
+            consumer=consumer_settings(given, _whole),
+            codec=_codec(given),
+            **groups["groups"],
+        ),
+        transactions=TransactionsConfig(**groups["transactions"]),
         **groups["records"],
     )
     _check(found, given)
@@ -94,6 +118,14 @@ def _reads_in_rack(name: str) -> bool:
     if name != RACK_SELECTOR:
         raise ConfigError.invalid(name, SELECTOR_KEY, f"String must be one of: {RACK_SELECTOR}")
     return True
+
+
+def _codec(given: Mapping[str, str]) -> Codec:
+    """Codec of the batches of the coordinator of groups."""
+    number = _whole(given.get(OFFSETS_CODEC_KEY, "0"), OFFSETS_CODEC_KEY)
+    if number not in tuple(Codec):
+        raise ConfigError(f"Unknown compression type id: {number} ({OFFSETS_CODEC_KEY})")
+    return Codec(number)
 
 
 def _whole(text: str, key: str) -> int:

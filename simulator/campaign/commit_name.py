@@ -9,6 +9,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 UNDER_TEST: Final = (
     "broker",
     "broker_publisher",
+    "coordinator",
     "kernel",
     "metadata",
     "network",

@@ -21,7 +21,8 @@ from storage.logs.recovery import BatchRules
 from storage.logs.retention import RetentionRules, SegmentExtent
 from storage.logs.unified_log import UnifiedLog
 from storage.producers import producer_replay
-from storage.producers.producer_state import ProducerAppend, ProducerStateEntry, ProducerStates
+from storage.producers.producer_entry import ProducerStateEntry
+from storage.producers.producer_state import ProducerAppend, ProducerStates
 from storage.segments import timestamp_lookup
 from storage.segments.segment import Segment
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from broker.clients.front import CALL_UNITS, PARTITION_UNITS
+from broker.clients.costs import CALL_UNITS, PARTITION_UNITS
 from broker.effects import Lane, RunWork, SendParts, SetReading
 from broker.event_queue import BYTES_PER_UNIT, EVENT_UNITS
 from broker.events import (
@@ -182,6 +182,10 @@ def test_a_stop_leaves_partitions_over_turns() -> None:
 
 def test_the_parts_that_share_turns() -> None:
     broker = started().broker
-    parts = [broker._front, broker._later, broker._fetchers, broker._local, broker._local.upkeep]
+    parts = [
+        broker._front, broker._later, broker._fetchers, broker._local, broker._groups,
+        broker._transactions.coordinator,
+        broker._local.upkeep,
+    ]  # fmt: skip
     assert list(broker._turns._parts) == parts
     assert broker._fetchers._budget is broker._budget

@@ -290,6 +290,7 @@ def records_counts(counters: Counters) -> RecordsCounts:
         delete_records=DelayedCount(32, 33),
         replica_lag_max=34,
         failed_partitions=35,
+        late_transactions=65,
         cleaner=CleanerCounts(
             dead_threads=71,
             died=72,
@@ -334,6 +335,7 @@ def test_refusals_waits_and_sessions_under_kafkas_names() -> None:
         (sessions + "numincrementalfetchpartitionscached", 63),
         (sessions + "incrementalfetchsessionevictions_total", 64),
         ("kafka_server_replicamanager_produceridcount", 45),
+        ("kafka_server_replicamanager_partitionswithlatetransactionscount", 65),
         ('kafka_log_logmanager_remaininglogstorecover{dir="/a"}', 46),
         ('kafka_log_logmanager_remaininglogstorecover{dir="/b"}', 0),
         ('kafka_log_logmanager_remainingsegmentstorecover{dir="/a",threadnum="0"}', 47),

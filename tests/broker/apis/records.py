@@ -13,6 +13,8 @@ from broker.apis.produce import Produce
 from broker.clients.call import Call
 from broker.clients.client_quotas import ClientQuotas
 from broker.clients.throttling import Throttle
+from broker.coordinators.verification import TransactionVerifier
+from coordinator.transaction.config import TransactionsConfig
 from metadata.image import Acl, Broker, Topic
 from metadata.records import RegisteredEndpoint
 from network.sampled_rate import QuotaWindow
@@ -56,9 +58,23 @@ class Records(Managed):
     def __init__(self, rules=None, *, bytes_max=1 << 20, slots=10, reads_in_rack=False):
         super().__init__(reads_in_rack=reads_in_rack)
         self.quotas = ClientQuotas(self.clock, QuotaWindow(), lambda: 0)
-        access = Access(rules, lambda: self.image)
+        self.access = access = Access(rules, lambda: self.image)
         self.sessions = FetchManager(FetchSessionCache(slots, random.Random(1)))
-        self.produce = Produce(self.manager, access, lambda: self.image)
+        self.asked_brokers = []
+        """Requests to brokers: node, API key, body and the function that takes the answer."""
+        self.verifier = TransactionVerifier(
+            self.clock,
+            lambda: self.image,
+            lambda *request: self.asked_brokers.append(request),
+            TransactionsConfig(),
+        )
+        self.produce = Produce(
+            self.manager,
+            access,
+            lambda: self.image,
+            verifier=self.verifier,
+            clock=self.clock,
+        )
         self.reader = Fetch(
             self.manager,
             self.sessions,
@@ -117,7 +133,8 @@ class Records(Managed):
         acls = acls.set(len(acls).to_bytes(16, "big"), acl)
         self.image = msgspec.structs.replace(self.image, acls=acls)
 
-    def call(self, api_key, version, body, client_id="client"):
+    def made_call(self, api_key, version, body, client_id="client"):
+        """A call that no handler has seen, and its answers."""
         asked = Asked()
         call = Call(
             RequestHeader(api_key, version, 5, client_id),
@@ -131,6 +148,10 @@ class Records(Managed):
             else None,
             errors=asked.errors,
         )
+        return call, asked
+
+    def call(self, api_key, version, body, client_id="client"):
+        call, asked = self.made_call(api_key, version, body, client_id)
         (self.produce if api_key == PRODUCE else self.reader).serve(call)
         asked.kind = call.kind
         return asked

@@ -11,7 +11,7 @@ from quorum_controller.security.authorization import AccessRules, Operation
 from replication.counters import Counters
 from replication.leader.alter_partition import AlterPartitions
 from replication.leader.fetching import ReadRules
-from replication.replica_manager import ReplicaManager
+from replication.replica_manager import ReplicaListener, ReplicaManager
 from replication.throttle import ReplicationQuota
 from tests.broker.apis.requests import Broker, answer_bytes, call_of, recorded
 from tests.broker.metadata_log import A
@@ -32,8 +32,9 @@ class Asked:
             AlterPartitions(1),
             image=self.broker.image,
             lag_ms_max=LAG_MS,
-            on_failure=lambda key, error: None,
-            on_appended=lambda key, wait: None,
+            listener=ReplicaListener(
+                failed=lambda key, error: None, appended=lambda key, wait: None
+            ),
             counters=Counters(),
             rules=ReadRules(ReplicationQuota(QuotaWindow(), self.clock)),
         )

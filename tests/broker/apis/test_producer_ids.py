@@ -15,12 +15,13 @@ from quorum_controller.security.authorization import (
     PatternType,
     ResourceType,
 )
-from tests.broker.apis.requests import Broker, answer_bytes, ask, recorded
+from tests.broker.apis.requests import Broker, answer_bytes, ask, call_of, recorded
+from tests.coordinator.transaction.test_machine import Coordinator
 from wire.api_keys import ALLOCATE_PRODUCER_IDS, INIT_PRODUCER_ID
 from wire.errors import ErrorCode
 from wire.messages import codec
 
-LOADING, REFUSED = ErrorCode.coordinator_load_in_progress, ErrorCode.policy_violation
+LOADING = ErrorCode.coordinator_load_in_progress
 
 
 class Asked:
@@ -34,7 +35,8 @@ class Asked:
         self.epoch = 31
         self.asks = Asks(self)
         self.blocks = ProducerIdBlocks(1, lambda: self.epoch, self.clock, self.asks)
-        self.handler = InitProducerId(self.blocks, self.broker.access)
+        self.coordinator = Coordinator()
+        self.handler = InitProducerId(self.blocks, self.broker.access, self.coordinator.coordinator)
 
     def append(self, effect):
         assert effect.api_key == ALLOCATE_PRODUCER_IDS
@@ -157,12 +159,50 @@ def test_a_producer_that_names_its_id_gets_another_one():
     assert asked.ask(producer_id=3, epoch=0) == 10
 
 
-def test_transactions_are_refused():
+def test_a_transactional_id_needs_a_name_and_a_whole_producer():
     asked = Asked()
-    assert asked.ask("t") is REFUSED
     assert asked.ask("") is ErrorCode.invalid_request
     assert asked.ask("t", epoch=3) is ErrorCode.invalid_request
+    assert asked.ask("t", producer_id=3) is ErrorCode.invalid_request
     assert asked.waiting == []
+
+
+def init(asked, transactional_id="t", *, version=5, **fields):
+    """The answers to a request for a transactional id, once it is committed."""
+    new = codec.newest(INIT_PRODUCER_ID, "request")
+    given = {"transaction_timeout": timedelta(seconds=1), "producer_id": -1, "producer_epoch": -1}
+    body = new.InitProducerIdRequest(transactional_id=transactional_id, **(given | fields))
+    answers = []
+    asked.handler.serve(call_of(INIT_PRODUCER_ID, version, body, answers))
+    before = len(answers)
+    asked.coordinator.commit()
+    return before, [(each.error_code, each.producer_id, each.producer_epoch) for each in answers]
+
+
+def test_a_transactional_id_is_answered_when_it_is_committed():
+    asked = Asked()
+    assert init(asked) == (0, [(ErrorCode.none, 70, 0)])
+    assert init(asked) == (0, [(ErrorCode.none, 70, 1)])
+    assert init(asked, producer_id=70, producer_epoch=1) == (0, [(ErrorCode.none, 70, 2)])
+    minute = {"transaction_timeout": timedelta(seconds=61)}
+    refused = ErrorCode.invalid_transaction_timeout
+    assert init(asked, **minute) == (1, [(refused, -1, -1)])
+
+
+@pytest.mark.parametrize("version", range(3, 6))
+def test_older_clients_do_not_know_that_they_are_fenced(version):
+    asked = Asked()
+    init(asked)
+    known = ErrorCode.producer_fenced if version >= 4 else ErrorCode.invalid_producer_epoch
+    assert init(asked, version=version, producer_id=7, producer_epoch=0)[1] == [(known, -1, -1)]
+
+
+def test_two_phase_commit_is_refused_as_by_a_kafka_without_it():
+    asked = Asked()
+    denied = ErrorCode.transactional_id_authorization_failed
+    assert init(asked, version=6, enable2_pc=True)[1] == [(denied, -1, -1)]
+    unsupported = ErrorCode.unsupported_version
+    assert init(asked, version=6, keep_prepared_txn=True)[1] == [(unsupported, -1, -1)]
 
 
 @pytest.mark.parametrize(
@@ -195,7 +235,7 @@ def test_the_transactional_id_is_to_be_allowed():
         ResourceType.TRANSACTIONAL_ID,
         pattern_type=int(PatternType.PREFIXED),
     )
-    assert asked.ask("t1") is REFUSED
+    assert init(asked, "t1")[1] == [(ErrorCode.none, 70, 0)]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from broker.apis.producers import DescribeProducers
 from quorum_controller.security.authorization import AccessRules, Operation
-from storage.producers.producer_state import Origin
+from storage.producers.append_source import CLIENT, COORDINATOR
 from tests.broker.apis.requests import Broker, ask
 from tests.replication.partitions import WALL_MS, append, led, registration
 from tests.storage.test_unified_log import NOW, marker, produced
@@ -42,8 +42,8 @@ def states(broker):
     ]
 
 
-def write(partition, batch, origin=Origin.CLIENT):
-    partition.append_as_leader(batch, required_acks=1, wall_ms=WALL_MS, now_ms=0, origin=origin)
+def write(partition, batch, source=CLIENT):
+    partition.append_as_leader(batch, required_acks=1, wall_ms=WALL_MS, now_ms=0, source=source)
 
 
 def test_the_states_of_the_producers():
@@ -54,7 +54,7 @@ def test_the_states_of_the_producers():
     write(partition, produced(NOW + 3, producer=7, attributes=0x10))
     idempotent = (8, 4, 1, NOW + 2, -1, -1)
     assert states(broker) == [idempotent, (7, 0, 0, NOW + 3, -1, 3)]
-    write(partition, marker(1), Origin.COORDINATOR)
+    write(partition, marker(1), COORDINATOR)
     (first, ended) = states(broker)
     assert first == idempotent
     assert (ended[0], ended[5]) == (7, -1)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.clients.call import PIECE_UNITS, Call
-from broker.clients.front import _ANSWER_UNITS, _LOOK_UNITS, CALL_UNITS
+from broker.clients.front import ANSWER_UNITS, CALL_UNITS, LOOK_UNITS
 from network.turn_budget import TurnBudget
 from tests.broker.clients.test_call import call_of, list_offsets_frame
 from tests.broker.clients.test_throttling import timed_front
@@ -56,20 +56,20 @@ def budget_of(pieces: int, left: int) -> tuple[Fronts, TurnBudget]:
 def test_a_body_that_the_first_piece_makes_is_answered_at_once_and_charged() -> None:
     fronts, budget = budget_of(0, 5)
     assert fronts.sent()
-    assert budget.spent == _LOOK_UNITS + CALL_UNITS + 5
+    assert budget.spent == LOOK_UNITS + CALL_UNITS + 5
 
 
 def test_the_first_of_several_pieces_is_charged_in_its_turn() -> None:
     fronts, budget = budget_of(2, 5)
     assert not fronts.sent()
-    assert budget.spent == _LOOK_UNITS + CALL_UNITS + PIECE_UNITS
+    assert budget.spent == LOOK_UNITS + CALL_UNITS + PIECE_UNITS
     spent = []
     while not fronts.sent():
         budget.begin()
         fronts.front.go_on()
         spent.append(budget.spent)
-    assert spent[0] == _LOOK_UNITS + PIECE_UNITS
-    assert sum(spent[1:]) - 5 in (_LOOK_UNITS, _LOOK_UNITS + _ANSWER_UNITS, 2 * _LOOK_UNITS)
+    assert spent[0] == LOOK_UNITS + PIECE_UNITS
+    assert sum(spent[1:]) - 5 in (LOOK_UNITS, LOOK_UNITS + ANSWER_UNITS, 2 * LOOK_UNITS)
 
 
 def test_an_answer_in_pieces_has_the_bytes_of_one_at_once_and_counts_its_errors() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from broker.clients.call import Call
-from broker.clients.front import CALL_UNITS
+from broker.clients.costs import CALL_UNITS
 from broker.effects import CloseAtKernel, CloseConnection, Lane, RunWork
 from network.memory_pool import counted_bytes_of
 from network.turn_budget import TurnBudget

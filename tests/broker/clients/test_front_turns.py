@@ -3,7 +3,7 @@
 import pytest
 
 from broker.clients.call import Call
-from broker.clients.front import BYTES_PER_UNIT, CALL_UNITS, FORWARD_UNITS, PARTITION_UNITS
+from broker.clients.costs import BYTES_PER_UNIT, CALL_UNITS, FORWARD_UNITS, PARTITION_UNITS
 from broker.effects import CloseAtKernel, SendToKernel
 from network.memory_pool import counted_bytes_of
 from network.turn_budget import TurnBudget

@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.replicas.topic_settings import NO_EFFECT, TopicSettingsOf
+from broker.replicas.topic_settings import NO_EFFECT, VERIFICATION_KEY, TopicSettingsOf
 from metadata.config_schema import topic_configs
-from metadata.image import CONFIG_TOPIC
+from metadata.image import CONFIG_BROKER, CONFIG_TOPIC
 from storage.logs.log_directory import TopicSettings
 from storage.logs.log_validator import AppendRules, TimestampType
 from tests.broker.metadata_log import B, MetadataLog
@@ -89,6 +89,18 @@ def test_what_of_a_produced_batch_is_looked_at(text: str, *, validates: bool) ->
     found = settings(log, produce_validation=text)
     for topic in ("a", "b"):
         assert found.log(topic).append.validates_records is validates
+
+
+def test_transactions_are_verified_unless_the_cluster_says_otherwise() -> None:
+    log = MetadataLog()
+    log.topic("a")
+    found = settings(log)
+    assert found.log("a").append.verifies_transactions
+    log.set(CONFIG_BROKER, "", VERIFICATION_KEY, "false")
+    assert publish(found, log) == ["a"]
+    assert not found.log("a").append.verifies_transactions
+    other = settings(MetadataLog(), transaction_partition_verification_enable="false")
+    assert not other.log("a").append.verifies_transactions
 
 
 def test_defaults_are_kafkas_and_those_of_the_logs() -> None:

@@ -19,7 +19,7 @@ UPDATE_FEATURES = 57
 LIMIT_MS = 3_000
 BROKER = BrokerConfig(initial_registration_timeout_ms=LIMIT_MS)
 PREFIX = f"the broker could not register within initial.broker.registration.timeout.ms={LIMIT_MS}: "
-GROUP_ONLY = {METADATA_VERSION: 30, "group.version": 1}
+SHARE_ONLY = {METADATA_VERSION: 30, "share.version": 1}
 
 
 def a_world(levels: dict[str, int], **controller: Any) -> World:
@@ -54,12 +54,12 @@ def ended(world: World, node_id: int) -> str:
 
 
 def test_a_broker_names_the_feature_and_both_ranges() -> None:
-    world = a_world(GROUP_ONLY)
+    world = a_world(SHARE_ONLY)
     world.start(1)
     world.run_until(lambda: world.active() == 1)
     world.start(2)
     assert ended(world, 2) == (
-        "group.version is finalized at 1: this broker supports 0 to 0, the controller 0 to 1"
+        "share.version is finalized at 1: this broker supports 0 to 0, the controller 0 to 1"
     )
 
 
@@ -67,7 +67,6 @@ def test_a_combined_node_names_them_too() -> None:
     world = a_world(release_levels(30), is_broker=True)
     world.start(1)
     assert ended(world, 1) == (
-        "group.version is finalized at 1: this broker supports 0 to 0, the controller 0 to 1; "
         "share.version is finalized at 1: this broker supports 0 to 0, the controller 0 to 1; "
         "streams.version is finalized at 1: this broker supports 0 to 0, the controller 0 to 1; "
         "transaction.version is finalized at 2: this broker supports 0 to 0, the controller 0 to 2"
@@ -75,7 +74,7 @@ def test_a_combined_node_names_them_too() -> None:
 
 
 def test_a_controller_that_is_gone_when_it_is_asked_leaves_the_image() -> None:
-    world = a_world(GROUP_ONLY)
+    world = a_world(SHARE_ONLY)
     world.start(1)
     world.run_until(lambda: world.active() == 1)
     world.start(2)
@@ -84,12 +83,12 @@ def test_a_controller_that_is_gone_when_it_is_asked_leaves_the_image() -> None:
     world.run_until(lambda: world.nodes[2].exit is not None, 1_000)
     exit_ = world.nodes[2].exit
     assert exit_ is not None
-    assert exit_.reason == (PREFIX + "group.version is finalized at 1: this broker supports 0 to 0")
+    assert exit_.reason == (PREFIX + "share.version is finalized at 1: this broker supports 0 to 0")
 
 
 def test_a_registration_that_succeeds_after_the_limit_counts() -> None:
     """It was on its way, and comes back before the features that the broker asked for."""
-    world = a_world(GROUP_ONLY)
+    world = a_world(SHARE_ONLY)
     world.start(1)
     world.run_until(lambda: world.active() == 1)
     client = world.client(1, "CONTROLLER")
@@ -97,7 +96,7 @@ def test_a_registration_that_succeeds_after_the_limit_counts() -> None:
     world.run_for(LIMIT_MS - 1_000)
     world.pause(1)
     new = codec.newest(UPDATE_FEATURES, "request")
-    to_0 = new.FeatureUpdateKey(feature="group.version", max_version_level=0, upgrade_type=2)
+    to_0 = new.FeatureUpdateKey(feature="share.version", max_version_level=0, upgrade_type=2)
     asked = client.send(UPDATE_FEATURES, new.UpdateFeaturesRequest(feature_updates=(to_0,)))
     world.run_for(1_010)
     world.resume(1)
@@ -110,7 +109,7 @@ def test_a_registration_that_succeeds_after_the_limit_counts() -> None:
 
 def test_an_answer_about_features_does_not_end_a_shutdown() -> None:
     """The leader that was asked is stopped; its successor waits for one of its own."""
-    world = voters_with(GROUP_ONLY)
+    world = voters_with(SHARE_ONLY)
     world.run_for(LIMIT_MS - 100)
     asked = world.active()
     assert asked is not None
@@ -130,7 +129,7 @@ def test_an_answer_about_features_does_not_end_a_shutdown() -> None:
 
 
 def test_without_a_controller_the_broker_ends_as_well() -> None:
-    world = a_world(GROUP_ONLY)
+    world = a_world(SHARE_ONLY)
     world.start(2)
     assert ended(world, 2) == "no active controller"
 
@@ -156,7 +155,7 @@ def test_a_registered_broker_outlives_its_controller() -> None:
 
 
 def test_a_broker_told_to_stop_before_it_registered_says_nothing() -> None:
-    world = a_world(GROUP_ONLY)
+    world = a_world(SHARE_ONLY)
     world.start(2)
     world.run_for(LIMIT_MS - 1)
     world.terminate(2)
@@ -167,7 +166,7 @@ def test_a_broker_told_to_stop_before_it_registered_says_nothing() -> None:
 
 
 def test_the_limit_does_not_end_a_shutdown() -> None:
-    world = voters_with(GROUP_ONLY)
+    world = voters_with(SHARE_ONLY)
     world.run_for(LIMIT_MS - 1)
     leader = world.active()
     assert leader is not None

@@ -33,12 +33,13 @@ NOT_SERVED = {
     },
 }  # fmt: skip
 """APIs of Kafka 4.3.1 that ours does not list, by listener and reason."""
-NO_COORDINATOR = {"group.version", "share.version", "streams.version", "transaction.version"}
+NO_COORDINATOR = {"share.version", "streams.version", "transaction.version"}
 OTHER_LEVELS = {
     "broker": {"kraft.version", *NO_COORDINATOR},
     "controller": {"kraft.version"},
 }
-"""Features that are 0 to 0 here, by listener: static voters; brokers have no coordinators."""
+"""Features that are 0 to 0 here, by listener: static voters; brokers coordinate
+groups of consumers alone."""
 LEVEL_ZERO_SINCE = 4
 """Version of ApiVersions; older ones do not name features that begin at level 0."""
 

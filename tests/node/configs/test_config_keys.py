@@ -65,6 +65,9 @@ CHANGES: dict[str, tuple[dict[str, str], str]] = {
     "compression.gzip.level": ({**COMBINED, "compression.type": "gzip"}, "7"),
     "compression.lz4.level": ({**COMBINED, "compression.type": "lz4"}, "7"),
     "compression.zstd.level": ({**COMBINED, "compression.type": "zstd"}, "7"),
+    "group.consumer.assignors": (COMBINED, "range"),
+    "group.consumer.heartbeat.interval.ms": (COMBINED, "5001"),
+    "group.consumer.session.timeout.ms": (COMBINED, "45001"),
     "log.cleaner.max.compaction.lag.ms": ({**COMBINED, "log.cleanup.policy": "compact"}, "7"),
     "log.cleaner.dedupe.buffer.size": (COMBINED, "67108864"),
     "log.dir": (without(COMBINED, "log.dirs"), "/other"),
@@ -75,6 +78,7 @@ CHANGES: dict[str, tuple[dict[str, str], str]] = {
     "max.connections.per.ip.overrides": (COMBINED, "10.0.0.1:3"),
     "metadata.log.dir": (COMBINED, "/other"),
     "node.id": (BROKER, "8"),
+    "offsets.topic.compression.codec": (COMBINED, "2"),
     "process.roles": (COMBINED, "controller"),
     "produce.validation": (COMBINED, "records"),
     "queued.max.request.bytes": (COMBINED, "104857600"),
@@ -109,7 +113,7 @@ def read_attributes(path: Path) -> set[str]:
 
 RECORDS_READ = {
     name
-    for package in ("broker", "replication")
+    for package in ("broker", "coordinator", "replication")
     for path in (ROOT / package).glob("**/*.py")
     if path.name != "config.py"
     for name in read_attributes(path)

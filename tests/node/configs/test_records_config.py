@@ -1,9 +1,12 @@
 """Kafka's keys about records as settings: defaults, values, ranges, values that do not fit."""
 
+from functools import reduce
+
 import msgspec
 import pytest
 
 from broker.config import RecordsConfig, UpkeepConfig
+from coordinator.transaction.config import TransactionsConfig
 from metadata.config_schema import broker_configs
 from metadata.config_values import parse_value
 from network.sampled_rate import QuotaWindow
@@ -13,6 +16,7 @@ from node.configs.records_config import RACK_SELECTOR, records_config
 from node.errors import ConfigError
 from replication.follower.follower_broker import ReplicaFetchConfig
 from tests.node.configs.test_config import BROKER, COMBINED
+from wire.batches.compression import Codec
 from wire.types import DirectoryId
 
 IDS = {"/data/a": DirectoryId(bytes(15) + b"\1"), "/data/b": DirectoryId(bytes(15) + b"\2")}
@@ -32,7 +36,8 @@ def records_of(properties, base=COMBINED):
 
 def value_of(config, key):
     group = getattr(key, "group", "upkeep")
-    return getattr(config if group == "records" else getattr(config, group), key.field)
+    path = [] if group == "records" else group.split(".")
+    return reduce(getattr, [*path, key.field], config)
 
 
 def defined(key):
@@ -162,6 +167,7 @@ def test_every_field_with_a_key_is_set_by_one():
         ("replica_fetch", ReplicaFetchConfig),
         ("replication_window", QuotaWindow),
         ("upkeep", UpkeepConfig),
+        ("transactions", TransactionsConfig),
     ):
         assert {name for found, name in fields if found == group} == set(kind.__struct_fields__)
 
@@ -198,3 +204,14 @@ def test_what_kafka_does_not_start_with_is_refused_with_its_text(given, text):
 )
 def test_what_kafka_starts_with_is_taken(given):
     assert set(given) & set(node_config({**COMBINED, **given}).unknown_keys) == set()
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_the_codec_of_committed_offsets(codec):
+    assert records_of({"offsets.topic.compression.codec": str(int(codec))}).groups.codec is codec
+
+
+@pytest.mark.parametrize("value", ["5", "-1", "x"])
+def test_a_codec_that_does_not_exist(value):
+    with pytest.raises(ConfigError, match=r"offsets\.topic\.compression\.codec"):
+        records_of({"offsets.topic.compression.codec": value})

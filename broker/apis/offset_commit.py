@@ -1,0 +1,154 @@
+"""OffsetCommit.
+
+(apache/kafka: core/.../server/KafkaApis.scala, handleOffsetCommitRequest)
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from broker.apis.access import Access
+from broker.apis.offset_topics import (
+    TOPIC_ID_VERSION_MIN,
+    OffsetTopics,
+    Rows,
+    all_of,
+    forget,
+    merged,
+    named,
+    throttle,
+)
+from broker.clients.call import Call
+from broker.coordinators.groups import GroupCoordinator, machine_of
+from coordinator.group.offsets.commits import commit_offsets
+from coordinator.group.offsets.requests import (
+    Commit,
+    Committer,
+    PartitionCommit,
+    TopicCommit,
+    TopicResult,
+)
+from metadata.image import Image
+from quorum_controller.security.authorization import Operation, ResourceType
+from wire.api_keys import OFFSET_COMMIT
+from wire.errors import ApiError, ErrorCode
+from wire.messages import codec
+from wire.types import milliseconds
+
+RETENTION_VERSIONS: Final = range(2, 5)
+"""Versions with a retention time."""
+NO_RETENTION: Final = -1
+_EPOCH_UNKNOWN: Final = -1
+
+
+class OffsetCommit:
+    """Handler of OffsetCommit, versions 2 to 10.
+
+    Args:
+        groups: the coordinator.
+        access: READ of the group and of each topic is asked for.
+        image: returns the newest image.
+    """
+
+    def __init__(
+        self, groups: GroupCoordinator, access: Access, image: Callable[[], Image]
+    ) -> None:
+        self._groups = groups
+        self._access = access
+        self._topics = OffsetTopics(access, image)
+
+    def serve(self, call: Call) -> None:
+        """Answer a request, maybe later."""
+        body, version = call.body_as_sent(), call.header.api_version
+        group_id, has_id = str(body.group_id), version >= TOPIC_ID_VERSION_MIN
+        asked = [(*self._topics.named(topic), topic.partitions) for topic in body.topics]
+        if not self._access.allows(call.caller, Operation.READ, ResourceType.GROUP, group_id):
+            denied = ErrorCode.group_authorization_failed
+            call.answer(_committed(version, [all_of(*row, denied) for row in asked]))
+            return
+        refused: Rows = []
+        topics: list[TopicCommit] = []
+        for name, topic_id, partitions in asked:
+            code = self._topics.error(call, Operation.READ, name, has_id=has_id)
+            if code is not None:
+                refused.append(all_of(name, topic_id, partitions, code))
+                continue
+            here, unknown = self._topics.split(name, partitions)
+            if unknown:
+                refused.append(TopicResult(name, topic_id, tuple(unknown)))
+            if here:
+                commits = tuple(map(_partition_commit, here))
+                topics.append(TopicCommit(name=name, topic_id=topic_id, partitions=commits))
+        if not topics:
+            call.answer(_committed(version, merged(refused, ())))
+            return
+        commit = Commit(
+            group_id=group_id,
+            committer=Committer(
+                member_id=str(body.member_id),
+                group_instance_id=getattr(body, "group_instance_id", None),
+                generation_id=int(body.generation_id_or_member_epoch),
+                api_version=version,
+            ),
+            topics=tuple(topics),
+            retention_ms=_retention_ms(body, version),
+        )
+
+        def answer(result: tuple[TopicResult, ...] | ApiError) -> None:
+            if isinstance(result, ApiError):
+                rows = [all_of(*row, result.code) for row in asked]
+                call.answer(_committed(version, rows))
+            else:
+                call.answer(_committed(version, merged(refused, result)))
+
+        self._commit(call, commit, answer)
+
+    def _commit(
+        self,
+        call: Call,
+        commit: Commit,
+        answer: Callable[[tuple[TopicResult, ...] | ApiError], None],
+    ) -> None:
+        shard = self._groups.of(commit.group_id)
+        if isinstance(shard, ApiError):
+            answer(shard)
+            return
+        rules, clock = machine_of(shard).rules, shard.clock
+        metadata_max = self._groups.config.offsets.metadata_max
+        shard.write(
+            lambda groups: commit_offsets(
+                groups, commit, rules, metadata_max=metadata_max, wall_ms=clock.wall_ms
+            ),
+            answer,
+        )
+        call.park(forget)
+
+
+def _partition_commit(asked: Any) -> PartitionCommit:
+    return PartitionCommit(
+        partition=int(asked.partition_index),
+        offset=int(asked.committed_offset),
+        leader_epoch=int(getattr(asked, "committed_leader_epoch", _EPOCH_UNKNOWN)),
+        metadata=asked.committed_metadata,
+    )
+
+
+def _retention_ms(body: Any, version: int) -> int | None:
+    if version not in RETENTION_VERSIONS:
+        return None
+    retention_ms = milliseconds(body.retention_time)
+    return None if retention_ms == NO_RETENTION else retention_ms
+
+
+def _committed(version: int, rows: Rows) -> Any:
+    new: Any = codec.response_module(OFFSET_COMMIT, version)
+    topics = tuple(
+        new.OffsetCommitResponseTopic(
+            **named(version, row.name, row.topic_id),
+            partitions=tuple(
+                new.OffsetCommitResponsePartition(partition_index=number, error_code=code)
+                for number, code in row.codes
+            ),
+        )
+        for row in rows
+    )
+    return new.OffsetCommitResponse(topics=topics, **throttle(version))

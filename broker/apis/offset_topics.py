@@ -1,0 +1,109 @@
+"""Topics of requests about offsets: their names and ids, and which of them exist and are allowed.
+
+OffsetCommit and OffsetFetch name topics below version 10; from then on they have ids. Both are read
+and answered in the version of the request.
+(apache/kafka: core/.../server/KafkaApis.scala, handleOffset*Request)
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import Any, Final
+from uuid import UUID
+
+from broker.apis.access import Access
+from broker.clients.call import Call
+from coordinator.group.offsets.commits import NO_TOPIC_ID
+from coordinator.group.offsets.requests import TopicResult
+from metadata.image import Image
+from quorum_controller.bodies import NO_TIME
+from quorum_controller.security.authorization import Operation
+from wire.errors import ErrorCode
+from wire.types import TopicId
+
+TOPIC_ID_VERSION_MIN: Final = 10
+"""First version of OffsetCommit and OffsetFetch with topic ids."""
+THROTTLE_VERSION_MIN: Final = 3
+"""First version of both with a throttle time."""
+
+Rows = list[TopicResult]
+
+
+class OffsetTopics:
+    """Topics of requests about offsets, in the newest image.
+
+    Args:
+        access: asked for topics.
+        image: returns the newest image.
+    """
+
+    def __init__(self, access: Access, image: Callable[[], Image]) -> None:
+        self._access = access
+        self._image = image
+
+    def named(self, topic: Any) -> tuple[str, TopicId]:
+        """Name and id of a topic as it is asked for; an unknown id has the empty name."""
+        if hasattr(topic, "name"):
+            return str(topic.name), NO_TOPIC_ID
+        topic_id = TopicId((topic.topic_id or UUID(int=0)).bytes)
+        found = self._image().topics.get(topic_id)
+        return ("" if found is None else found.name), topic_id
+
+    def id_of(self, name: str) -> TopicId:
+        """Id of a topic; zeros if there is none."""
+        return self._image().topic_id_by_name.get(name, NO_TOPIC_ID)
+
+    def error(
+        self, call: Call, operation: Operation, name: str, *, has_id: bool
+    ) -> ErrorCode | None:
+        """The error of a topic that is not known or not allowed; None if it is."""
+        if has_id and not name:
+            return ErrorCode.unknown_topic_id
+        if not self._access.allows_topic(call.caller, operation, name):
+            return ErrorCode.topic_authorization_failed
+        return None
+
+    def split(
+        self, name: str, partitions: Sequence[Any]
+    ) -> tuple[list[Any], list[tuple[int, ErrorCode]]]:
+        """Partitions that exist, and rows of those that do not."""
+        image, unknown = self._image(), ErrorCode.unknown_topic_or_partition
+        topic_id = image.topic_id_by_name.get(name)
+        known = () if topic_id is None else image.topics[topic_id].partitions
+        here = [each for each in partitions if each.partition_index in known]
+        return here, [
+            (each.partition_index, unknown)
+            for each in partitions
+            if each.partition_index not in known
+        ]
+
+
+def merged(refused: Rows, results: Iterable[TopicResult]) -> Rows:
+    """Rows of one response, one for each topic: refused ones, then those of the coordinator."""
+    rows: dict[tuple[str, TopicId], TopicResult] = {}
+    for row in chain(refused, results):
+        known = rows.get((row.name, row.topic_id))
+        codes = row.codes if known is None else known.codes + row.codes
+        rows[row.name, row.topic_id] = TopicResult(row.name, row.topic_id, codes)
+    return list(rows.values())
+
+
+def all_of(name: str, topic_id: TopicId, partitions: Sequence[Any], code: ErrorCode) -> TopicResult:
+    """One code for all partitions that are asked for."""
+    codes = tuple((int(each.partition_index), code) for each in partitions)
+    return TopicResult(name, topic_id, codes)
+
+
+def named(version: int, name: str, topic_id: TopicId) -> dict[str, Any]:
+    """Fields of a topic's row that say which topic it is."""
+    if version < TOPIC_ID_VERSION_MIN:
+        return {"name": name}
+    return {"topic_id": UUID(bytes=topic_id) if topic_id != NO_TOPIC_ID else None}
+
+
+def throttle(version: int) -> dict[str, Any]:
+    """Fields of a response for the throttle time."""
+    return {"throttle_time": NO_TIME} if version >= THROTTLE_VERSION_MIN else {}
+
+
+def forget() -> None:
+    """Let a call go whose client has gone: what it asked for is done all the same."""

@@ -1,0 +1,267 @@
+"""The shards of one topic at this broker.
+
+A partition that this broker begins to lead gets a shard, which loads its log in slices of turns;
+one that it leads no longer, or that is deleted or offline, loses its shard. What the replicas do to
+a partition is only noted, and acted on by `go_on`: no shard is called from inside an append.
+
+    INV-CB-1  a shard is of a partition of the topic that this broker leads, or is about to resign
+
+apache/kafka: coordinator-common/.../runtime/CoordinatorRuntime.java (scheduleLoadOperation,
+scheduleUnloadOperation), core/.../server/metadata/BrokerMetadataPublisher.scala
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Generic
+
+import msgspec
+
+from broker.coordinators.loading import Loading
+from broker.coordinators.replica_log import ReplicaLog
+from broker.effects import Log, LogLevel
+from broker.services import Services
+from coordinator.records.schema import CoordinatorRecordError
+from coordinator.runtime.machine import ImageT, Machine
+from coordinator.runtime.shard import Shard, ShardState
+from coordinator.runtime.shards import Shards, partition_for
+from metadata.image import Image
+from replication.leader.leadership import Leadership
+from replication.replica_manager import ReplicaManager
+from wire.batches.compression import Codec
+from wire.errors import ApiError, CorruptBatchError, ErrorCode
+from wire.types import TopicId, TopicIdPartition
+
+FLUSH_UNITS: Final = 60
+"""Cost of a flush: a batch is encoded and appended."""
+CHANGE_UNITS: Final = 20
+"""Cost of a look at a partition whose role, epoch or high watermark has changed."""
+_NOT_COORDINATOR: Final = ApiError(ErrorCode.not_coordinator)
+
+
+class ShardSettings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Settings of shards: time-out of writes (ms), bound of reads at loading, codec of batches."""
+
+    timeout_ms: int = 5_000
+    load_bytes_max: int = 5 * 1024 * 1024
+    codec: Codec = Codec.NONE
+
+
+class Coordinator(Generic[ImageT]):
+    """The coordinator of a topic.
+
+    Args:
+        topic: its name.
+        make_machine: makes what the shard of a partition runs, for each leadership.
+        replicas: of the broker.
+        services: of the step.
+        settings: of the shards.
+        on_failure: called with a partition whose log directory failed, and the error.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        make_machine: Callable[[int], Machine[ImageT]],
+        *,
+        replicas: ReplicaManager,
+        services: Services,
+        settings: ShardSettings,
+        on_failure: Callable[[TopicIdPartition, Exception], None],
+    ) -> None:
+        self.topic = topic
+        self._make_machine = make_machine
+        self._replicas = replicas
+        self._services = services
+        self._clock, self._budget = services.clock, services.budget
+        self._settings = settings
+        self._on_failure = on_failure
+        self._shards: Shards[ImageT] = Shards()
+        self._topic_id: TopicId | None = None
+        self._partition_count = 0
+        self._changed: dict[int, None] = {}
+        """Partitions that are to be looked at, in the order in which they changed."""
+        self._buffered: dict[int, None] = {}
+        """Partitions whose shards are to be flushed."""
+        self._loadings: deque[Loading[ImageT]] = deque()
+        self._due: dict[int, int] = {}
+        """Instants of the next tick by partition."""
+        self._touched: set[int] = set()
+        """Partitions whose next tick may be another."""
+
+    # -- what others ask ------------------------------------------------------------------------
+
+    @property
+    def partition_count(self) -> int:
+        """Number of partitions of the topic; 0 if there is none."""
+        return self._partition_count
+
+    def of(self, key: str) -> Shard[ImageT] | ApiError:
+        """The active shard of a group or transactional id.
+
+        NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS otherwise.
+        """
+        if not self._partition_count:
+            return _NOT_COORDINATOR
+        return self.of_partition(partition_for(key, self._partition_count))
+
+    def of_partition(self, number: int) -> Shard[ImageT] | ApiError:
+        """The active shard of a partition; errors as `of`."""
+        self._touched.add(number)
+        return self._shards.of(number)
+
+    def active(self) -> list[Shard[ImageT]]:
+        """All active shards, by partition."""
+        self.touch_all()
+        return self._shards.active()
+
+    def touch_all(self) -> None:
+        """Look at the timers of all shards again: something was written that no request asked."""
+        self._touched.update(number for number, _ in self._shards)
+
+    @property
+    def loading_count(self) -> int:
+        """Number of shards that load."""
+        return len(self._loadings)
+
+    # -- images and replicas --------------------------------------------------------------------
+
+    def publish(self, image: Image) -> None:
+        """Take the topic of the newest image; its roles follow, partition by partition."""
+        topic_id = image.topic_id_by_name.get(self.topic)
+        if topic_id != self._topic_id:
+            self._topic_id = topic_id
+            self._changed.update(dict.fromkeys(number for number, _ in self._shards))
+        self._partition_count = 0 if topic_id is None else len(image.topics[topic_id].partitions)
+
+    def noticed(self, key: TopicIdPartition) -> None:
+        """Note that a partition has another role, epoch or high watermark."""
+        if key[0] == self._topic_id:
+            self._changed[key[1]] = None
+
+    # -- the turn -------------------------------------------------------------------------------
+
+    @property
+    def is_busy(self) -> bool:
+        """True if something is to be flushed, looked at or loaded."""
+        return bool(self._buffered or self._changed or self._loadings)
+
+    def go_on(self) -> None:
+        """Flush what the turn has written, follow partitions that changed, load some records."""
+        budget = self._budget
+        while self._buffered and budget.has_room:
+            number = next(iter(self._buffered))
+            del self._buffered[number]
+            shard = self._shards.find(number)
+            if shard is not None:
+                shard.flush()
+            budget.spend(FLUSH_UNITS)
+        while self._changed and budget.has_room:
+            number = next(iter(self._changed))
+            del self._changed[number]
+            self._follow(number)
+            budget.spend(CHANGE_UNITS)
+        while self._loadings and budget.has_room:
+            budget.spend(self._load(self._loadings[0]))
+
+    def next_ms(self) -> int | None:
+        """Instant of the next `tick`, None for none."""
+        for number in self._touched:
+            shard = self._shards.find(number)
+            due_ms = None if shard is None else shard.next_ms()
+            if due_ms is None:
+                self._due.pop(number, None)
+            else:
+                self._due[number] = due_ms
+        self._touched.clear()
+        return min(self._due.values(), default=None)
+
+    def tick(self) -> None:
+        """Run the timers of the shards that are due."""
+        now_ms = self._clock.now_ms
+        for number in [number for number, due_ms in self._due.items() if due_ms <= now_ms]:
+            self._touched.add(number)
+            shard = self._shards.find(number)
+            if shard is not None:
+                shard.tick()
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _leadership(self, number: int) -> Leadership | None:
+        if self._topic_id is None:
+            return None
+        partition = self._replicas.hosted((self._topic_id, number))
+        leader = None if partition is None else partition.leadership
+        return leader if isinstance(leader, Leadership) else None
+
+    def _follow(self, number: int) -> None:
+        """Elect or resign the shard of a partition, or tell it of the high watermark."""
+        self._touched.add(number)
+        leader, shard = self._leadership(number), self._shards.find(number)
+        if leader is None:
+            self._resign(number)
+            return
+        has_failed = shard is not None and shard.state is ShardState.FAILED
+        if shard is None or (has_failed and shard.epoch < leader.leader_epoch):
+            self._resign(number)
+            self._elect(number, leader)
+            return
+        shard.epoch = leader.leader_epoch  # who goes on to lead has the image already
+        shard.advance(leader.high_watermark)
+
+    def _elect(self, number: int, leader: Leadership) -> None:
+        assert self._topic_id is not None, "INV-CB-1"
+        key = (self._topic_id, number)
+        shard = Shard(
+            self._make_machine(number),
+            ReplicaLog(self._replicas, key, lambda: self._buffered.setdefault(number)),
+            self._clock,
+            epoch=leader.leader_epoch,
+            timeout_ms=self._settings.timeout_ms,
+            codec=self._settings.codec,
+        )
+        self._shards.put(number, shard)
+        self._loadings.append(Loading(shard, number, self._settings.load_bytes_max))
+
+    def _resign(self, number: int) -> None:
+        shard = self._shards.find(number)
+        if shard is not None:
+            self._buffered.pop(number, None)
+            self._loadings = deque(each for each in self._loadings if each.shard is not shard)
+            self._shards.resign(number)
+
+    def _load(self, loading: Loading[ImageT]) -> int:
+        """Do a piece of a loading; the units that it took."""
+        number = loading.number
+        leader = self._leadership(number)
+        if leader is None:
+            self._resign(number)
+            return CHANGE_UNITS
+        assert self._topic_id is not None, "INV-CB-1"
+        key = (self._topic_id, number)
+        partition = self._replicas.hosted(key)
+        assert partition is not None, "it is led"
+        assert partition.log is not None, "it is led"
+        try:
+            units = loading.step(partition.log)
+        except (CoordinatorRecordError, CorruptBatchError) as error:
+            self._loadings.popleft()
+            if loading.shard.state is ShardState.LOADING:
+                loading.shard.fail()
+            self._log(LogLevel.ERROR, "coordinator_not_loaded", number, reason=str(error))
+            return CHANGE_UNITS
+        except OSError as error:
+            self._on_failure(key, error)
+            self._resign(number)
+            return CHANGE_UNITS
+        if units is not None:
+            return units
+        self._loadings.popleft()
+        self._touched.add(number)
+        loading.shard.activate()
+        loading.shard.advance(leader.high_watermark)
+        self._log(LogLevel.INFO, "coordinator_loaded", number, records=loading.record_count)
+        return CHANGE_UNITS
+
+    def _log(self, level: LogLevel, event: str, number: int, **fields: object) -> None:
+        named = {"partition": f"{self.topic}-{number}", **fields}
+        self._services.emit(Log(level, event, named))

@@ -1,0 +1,209 @@
+"""The coordinator of groups of a broker: elections, loading, answers at the high watermark."""
+
+import pytest
+
+from broker.coordinators import loading
+from broker.coordinators.groups import GroupCoordinatorConfig
+from broker.events import FramesReceived, TimeAdvanced
+from coordinator.group.machine import OffsetsConfig
+from coordinator.records.kinds import CONSUMER_OFFSETS
+from coordinator.runtime.batches import EncodedRecord, records_batch
+from coordinator.runtime.shards import partition_for
+from network.turn_budget import TURN_UNITS_MAX
+from storage.producers.append_source import COORDINATOR
+from tests.broker.coordinators.coordinated import (
+    OFFSET_COMMIT,
+    OFFSETS,
+    PARTITIONS,
+    Coordinated,
+    answer_in,
+    codes_of,
+    commit_body,
+    logs,
+)
+from tests.broker.metadata_log import A
+from wire.batches.compression import Codec
+from wire.errors import ErrorCode
+from wire.messages import codec
+from wire.types import TopicId
+
+NONE = ErrorCode.none
+NUMBER = partition_for("g", PARTITIONS)
+CONFIG = GroupCoordinatorConfig(
+    offsets=OffsetsConfig(commit_timeout_ms=700, retention_minutes=1, retention_check_ms=40_000)
+)
+
+
+def started(**settings: object) -> Coordinated:
+    broker = Coordinated(**settings)  # type: ignore[arg-type]
+    broker.offsets()
+    return broker
+
+
+def test_offsets_are_committed_and_fetched() -> None:
+    broker = started()
+    assert broker.commit({"a": [(0, 5, "m", 3), (1, 6)], "b": [(0, 7)]}) == {
+        "a": {0: NONE, 1: NONE}, "b": {0: NONE},
+    }  # fmt: skip
+    assert broker.fetch(("g", {"a": [0, 1], "b": [0]})) == {
+        "g": ("none", {"a": {0: (5, 3, "m", "none"), 1: (6, -1, "", "none")},
+                       "b": {0: (7, -1, "", "none")}}),
+    }  # fmt: skip
+
+
+def test_without_its_topic_no_broker_is_a_coordinator() -> None:
+    broker = Coordinated()
+    assert broker.commit({"a": [(0, 5)]}) == {"a": {0: ErrorCode.not_coordinator}}
+    assert broker.fetch(("g", None)) == {"g": ("not_coordinator", {})}
+
+
+def test_a_partition_that_another_broker_leads_is_not_coordinated() -> None:
+    broker = Coordinated()
+    broker.offsets(leader=2, replicas=(1, 2))
+    assert broker.commit({"a": [(0, 5)]}) == {"a": {0: ErrorCode.not_coordinator}}
+
+
+def test_what_was_committed_is_loaded_after_a_restart_in_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = started()
+    for number in range(12):
+        assert broker.commit({"a": [(0, number), (1, number)]}, group=f"g{number}")
+    monkeypatch.setattr(loading, "RECORD_UNITS", TURN_UNITS_MAX)
+    monkeypatch.setattr(loading, "RECORDS_PER_PIECE", 1)
+    again = Coordinated(vfs=broker.vfs, has_offsets=True)
+    refused = {"g0": ("coordinator_load_in_progress", {})}
+    assert again.fetch(("g0", {"a": [0]})) == refused
+    assert again.commit({"a": [(0, 5)]}, group="g0") == {
+        "a": {0: ErrorCode.coordinator_load_in_progress}
+    }
+    assert again.groups.loading_count > 0
+    before = logs(again.effects, "coordinator_loaded")
+    loaded = logs(again.settle(), "coordinator_loaded")
+    assert not before
+    assert sum(row["records"] for row in loaded) == 24
+    assert len(loaded) == PARTITIONS
+    assert again.groups.loading_count == 0
+    for number in range(12):
+        found = again.fetch((f"g{number}", {"a": [1]}))
+        assert found == {f"g{number}": ("none", {"a": {1: (number, -1, "", "none")}})}
+
+
+def test_a_commit_waits_for_its_replicas_and_is_not_seen_before() -> None:
+    broker = Coordinated(groups=CONFIG)
+    broker.register_at("h2", 9093, node_id=2)
+    broker.offsets(replicas=(1, 2))
+    assert broker.commit({"a": [(0, 5)]}) is None
+    broker.connection_id = 2
+    assert broker.fetch(("g", {"a": [0]})) == {"g": ("none", {"a": {0: (-1, -1, "", "none")}})}
+    broker.metadata.change(NUMBER, OFFSETS, isr=(1,))
+    effects = broker.publish() + broker.settle()
+    assert codes_of(answer_in(OFFSET_COMMIT, 9, effects)) == {"a": {0: NONE}}
+    assert broker.fetch(("g", {"a": [0]})) == {"g": ("none", {"a": {0: (5, -1, "", "none")}})}
+
+
+def test_a_commit_that_is_not_replicated_in_time_is_refused() -> None:
+    broker = Coordinated(groups=CONFIG)
+    broker.register_at("h2", 9093, node_id=2)
+    broker.offsets(replicas=(1, 2))
+    assert broker.commit({"a": [(0, 5)]}) is None
+    broker.now_ms += 699
+    assert broker.later(OFFSET_COMMIT, 9, TimeAdvanced()) is None
+    assert broker.broker.next_deadline_ms() == broker.now_ms + 1
+    broker.now_ms += 1
+    answer = broker.later(OFFSET_COMMIT, 9, TimeAdvanced())
+    assert codes_of(answer) == {"a": {0: ErrorCode.coordinator_not_available}}
+
+
+def test_a_leader_that_resigns_answers_who_waits() -> None:
+    broker = Coordinated()
+    broker.register_at("h2", 9093, node_id=2)
+    broker.offsets(replicas=(1, 2))
+    assert broker.commit({"a": [(0, 5)]}) is None
+    broker.metadata.change(NUMBER, OFFSETS, leader=2)
+    effects = broker.publish() + broker.settle()
+    answer = answer_in(OFFSET_COMMIT, 9, effects)
+    assert codes_of(answer) == {"a": {0: ErrorCode.not_coordinator}}
+    assert broker.commit({"a": [(0, 5)]}) == {"a": {0: ErrorCode.not_coordinator}}
+    for number in {0, 1, 2} - {NUMBER}:
+        broker.metadata.change(number, OFFSETS, leader=2)
+    broker.publish()
+    broker.settle()
+    assert broker.groups.next_ms() is None
+
+
+def test_who_goes_on_to_lead_keeps_its_image() -> None:
+    broker = started()
+    broker.commit({"a": [(0, 5)]})
+    shard = broker.groups.of("g")
+    broker.metadata.change(NUMBER, OFFSETS, leader=1, isr=(1,))
+    effects = broker.publish() + broker.settle()
+    assert broker.groups.of("g") is shard
+    assert shard.epoch == 1  # type: ignore[union-attr]
+    assert not logs(effects, "coordinator_loaded")
+
+
+def test_a_deleted_topic_of_the_coordinator_ends_it_and_another_begins() -> None:
+    broker = started()
+    broker.commit({"a": [(0, 5)]})
+    broker.metadata.remove(OFFSETS)
+    broker.publish()
+    broker.settle()
+    assert broker.commit({"a": [(0, 5)]}) == {"a": {0: ErrorCode.not_coordinator}}
+    broker.metadata.topic(CONSUMER_OFFSETS, b"p" * 16, partitions=PARTITIONS)
+    broker.publish()
+    broker.settle()
+    assert broker.fetch(("g", {"a": [0]})) == {"g": ("none", {"a": {0: (-1, -1, "", "none")}})}
+
+
+def test_offsets_of_a_deleted_topic_go() -> None:
+    broker = started()
+    broker.commit({"a": [(0, 5)], "b": [(0, 6)]})
+    broker.metadata.remove(A)
+    broker.publish()
+    broker.settle()
+    assert broker.fetch(("g", None)) == {"g": ("none", {"b": {0: (6, -1, "", "none")}})}
+
+
+def test_offsets_expire() -> None:
+    broker = started(groups=CONFIG)
+    broker.commit({"a": [(0, 5)]})
+    broker.pass_ms(40_000)
+    assert broker.fetch(("g", None)) == {"g": ("none", {"a": {0: (5, -1, "", "none")}})}
+    broker.pass_ms(40_000)
+    assert broker.fetch(("g", None)) == {"g": ("none", {})}
+
+
+def test_a_record_that_cannot_be_read_ends_its_shard_alone() -> None:
+    broker = started()
+    broker.commit({"a": [(0, 5)]})
+    other = next(f"h{n}" for n in range(9) if partition_for(f"h{n}", PARTITIONS) != NUMBER)
+    broker.commit({"a": [(0, 6)]}, group=other)
+    unreadable = [EncodedRecord(b"\0\2\0\1g", b"\0\x63", 0)]
+    batch = records_batch(unreadable, None, Codec.NONE)
+    key = (TopicId(OFFSETS), NUMBER)
+    broker.broker._replicas.append_at_once(key, batch, COORDINATOR)
+    again = Coordinated(vfs=broker.vfs, has_offsets=True)
+    effects = again.effects + again.settle()
+    assert again.fetch(("g", None)) == {"g": ("not_coordinator", {})}
+    assert again.commit({"a": [(0, 5)]}) == {"a": {0: ErrorCode.not_coordinator}}
+    (row,) = logs(effects, "coordinator_not_loaded")
+    assert row["partition"] == f"{CONSUMER_OFFSETS}-{NUMBER}"
+    assert again.fetch((other, {"a": [0]})) == {other: ("none", {"a": {0: (6, -1, "", "none")}})}
+    again.metadata.change(NUMBER, OFFSETS, leader=1)
+    again.publish()
+    again.settle()
+    assert again.fetch(("g", None)) == {"g": ("not_coordinator", {})}, "loaded anew, in vain"
+
+
+def test_commits_of_a_turn_are_one_batch() -> None:
+    broker = started()
+    frames = [
+        bytearray(codec.encode_request(OFFSET_COMMIT, 9, 5, "c", commit_body({"a": [(0, n)]}, 9)))
+        for n in range(3)
+    ]
+    broker.step(FramesReceived(1, frames))
+    partition = broker.broker._replicas.hosted((OFFSETS, NUMBER))
+    assert partition is not None
+    assert partition.log is not None
+    assert partition.log.end_offset == 3
