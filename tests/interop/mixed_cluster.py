@@ -21,14 +21,18 @@ START_SECONDS: Final = 180.0
 """Until a node is back in sync: a JVM on a machine that is busy with others takes a minute."""
 
 Software = Literal["ours", "kafka"]
+NOTHING: Final[Mapping[str, str]] = {}
 
 
 class MixedCluster:
     """Combined nodes 1..n; formatted by ours, at the feature levels that ours serves."""
 
-    def __init__(self, folder: Path, count: int, log_dirs: int = 1) -> None:
+    def __init__(
+        self, folder: Path, count: int, log_dirs: int = 1, properties: Mapping[str, str] = NOTHING
+    ) -> None:
         self.folder = folder
         self._log_dirs = log_dirs
+        self._properties = properties
         base = free_base_port(count)
         self._ports = {node_id: base + node_id - 1 for node_id in range(1, count + 1)}
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
@@ -53,6 +57,7 @@ class MixedCluster:
             "log.dirs": ",".join(map(str, self.log_dirs(node_id))),
             "broker.session.timeout.ms": "3000",
             "broker.heartbeat.interval.ms": "500",
+            **self._properties,
         }
         home = self.folder / f"node{node_id}"
         home.mkdir(parents=True)
@@ -168,10 +173,14 @@ class MixedCluster:
 
 @contextlib.contextmanager
 def mixed_cluster(
-    folder: Path, softwares: Mapping[int, Software], *, log_dirs: int = 1
+    folder: Path,
+    softwares: Mapping[int, Software],
+    *,
+    log_dirs: int = 1,
+    properties: Mapping[str, str] = NOTHING,
 ) -> Iterator[MixedCluster]:
     """A cluster with these nodes started; they end whatever happens."""
-    cluster = MixedCluster(folder, len(softwares), log_dirs)
+    cluster = MixedCluster(folder, len(softwares), log_dirs, properties)
     try:
         for node_id, software in softwares.items():
             cluster.start(node_id, software)

@@ -16,7 +16,8 @@ from jepsen.linearizability import read_history
 ROOT = Path(__file__).resolve().parents[2]
 TREE = (
     "wire", "raft", "metadata", "storage", "quorum_controller", "broker_publisher", "network",
-    "replication", "kernel", "broker", "node", "inspection", "cli", "jepsen", "scripts",
+    "replication", "coordinator", "kernel", "broker", "node", "inspection", "cli", "jepsen",
+    "scripts",
 )  # fmt: skip
 ANSWERS_AT_COMMIT = "        elif self._batches:\n            self._batches[-1].parked.append"
 ANSWERS_AT_ONCE = "        elif False:\n            self._batches[-1].parked.append"

@@ -1,0 +1,83 @@
+"""Transactions of ours and Apache Kafka's tools: its producer, its view of ids, its dump."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.clusters import kafka_peer
+from coordinator.records.kinds import TRANSACTION_STATE
+from coordinator.runtime.shards import partition_for
+from tests.interop.quorum import Quorum, running, wait_until
+from tests.interop.test_transactions import NAME, TOPIC, create, producer_of, read, transfer
+
+pytestmark = pytest.mark.jvm
+TOOLS = "org.apache.kafka.tools"
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quorum]:
+    with running(tmp_path_factory.mktemp("ours") / "quorum") as cluster:
+        create(cluster)
+        yield cluster
+
+
+def tool(quorum: Quorum, name: str, *words: str) -> str:
+    return kafka_peer.tool(f"{TOOLS}.{name}", "--bootstrap-server", quorum.bootstrap, *words)
+
+
+def log_of(quorum: Quorum, topic: str, partition: int) -> Path:
+    (found, *_) = sorted(quorum.folder.rglob(f"{topic}-{partition}/00000000000000000000.log"))
+    return found
+
+
+def test_kafkas_tools_list_and_describe_our_transactions(ours: Quorum) -> None:
+    producer = producer_of(ours)
+    transfer(producer, 1, is_commit=True)
+    producer.begin_transaction()
+    producer.produce(TOPIC, "2", partition=1)
+    producer.flush()
+    listed = tool(ours, "TransactionsCommand", "list")
+    assert re.search(rf"{NAME}\s+\d+\s+\d+\s+Ongoing", listed), listed
+    words = ("describe", "--transactional-id", NAME)
+    described = tool(ours, "TransactionsCommand", *words)
+    assert re.search(rf"{NAME}\s+.*Ongoing.*{TOPIC}-1", described), described
+    words = ("describe-producers", "--topic", TOPIC, "--partition", "1")
+    assert re.search(r"^\d+\s+\d+", tool(ours, "TransactionsCommand", *words), re.MULTILINE)
+    producer.abort_transaction(30)
+    assert read(ours, "read_committed")[1] == [1]
+
+
+def test_kafkas_dump_tool_reads_our_log_of_transactions(ours: Quorum) -> None:
+    partition = partition_for(NAME, 50)
+    path = log_of(ours, TRANSACTION_STATE, partition)
+    words = ("--deep-iteration", "--transaction-log-decoder", "--files", str(path))
+    found = subprocess.run(
+        kafka_peer.java(f"{TOOLS}.DumpLogSegments", *words),
+        text=True, capture_output=True, timeout=60, check=True,
+    ).stdout  # fmt: skip
+    assert f'{{"transactionalId":"{NAME}"}}' in found, found
+    states = re.findall(r'"transactionStatus":(\d)', found)
+    assert "".join(states) == "0124135", "one begun, written to, committed; one aborted"
+    assert "isvalid: false" not in found
+
+
+def test_javas_producer_commits(ours: Quorum) -> None:
+    """Its clients have transaction.version 2: a new epoch for each transaction."""
+    tool(ours, "FeatureCommand", "upgrade", "--feature", "transaction.version=2")
+    words = ("--topic", TOPIC, "--num-records", "300", "--record-size", "10", "--throughput",
+             "-1", "--transactional-id", "java", "--transaction-duration-ms", "20",
+             "--bootstrap-server", ours.bootstrap)  # fmt: skip
+    subprocess.run(
+        kafka_peer.java(f"{TOOLS}.ProducerPerformance", *words),
+        text=True, capture_output=True, timeout=90, check=True,
+    )  # fmt: skip
+
+    def state() -> str:
+        return tool(ours, "TransactionsCommand", "describe", "--transactional-id", "java")
+
+    wait_until(lambda: "CompleteCommit" in state(), 20, state)
+    epoch = re.search(r"java\s+\d+\s+\d+\s+(\d+)|^\d+\s+java\s+\d+\s+(\d+)", state(), re.MULTILINE)
+    assert epoch is not None, state()
