@@ -47,7 +47,7 @@ from storage.logs.unified_log import FetchIsolation, UnifiedLog
 from storage.producers.append_source import CLIENT, AppendSource
 from storage.producers.verification import VerificationGuard
 from storage.segments.timestamp_lookup import Spend, TimestampAndOffset, spend_nothing
-from wire.batches.batch import Batch
+from wire.batches.batch import Batch, BatchHeader
 from wire.errors import ErrorCode
 from wire.types import LeaderEpoch, NodeId, Offset, OffsetAndEpoch, PartitionEpoch
 
@@ -279,14 +279,14 @@ class Partition:
         )
 
     def begin_verification(
-        self, batch: Batch, wall_ms: int, *, supports_epoch_bump: bool
+        self, header: BatchHeader, wall_ms: int, *, supports_epoch_bump: bool
     ) -> VerificationGuard | ErrorCode | None:
         """As `UnifiedLog.begin_verification`, at the leader; raises the same."""
         leader = self.leadership
         if isinstance(leader, ErrorCode):
             return leader
         assert self.log is not None, "a leader has a log"
-        return self.log.begin_verification(batch, wall_ms, supports_epoch_bump=supports_epoch_bump)
+        return self.log.begin_verification(header, wall_ms, supports_epoch_bump=supports_epoch_bump)
 
     def has_late_transaction(self, wall_ms: int, timeout_ms_max: int) -> bool:
         """As `UnifiedLog.has_late_transaction`; False without a log."""

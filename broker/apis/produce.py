@@ -204,7 +204,7 @@ class Produce:
         producers = {
             (row.batch.header.producer_id, row.batch.header.producer_epoch)
             for row in rows.values()
-            if isinstance(row, _Append) and row.batch.header.is_transactional
+            if isinstance(row, _Append) and _has_transaction(row.batch)
         }
         return dict.fromkeys(rows, _SEVERAL_PRODUCERS) if len(producers) > 1 else rows
 
@@ -242,14 +242,14 @@ class Produce:
         """Begin the verifications that are needed; a row that may not be written is refused."""
         guards: dict[TopicIdPartition, VerificationGuard] = {}
         for name, row in rows.items():
-            if not isinstance(row, _Append) or not row.batch.header.is_transactional:
+            if not isinstance(row, _Append) or not _has_transaction(row.batch):
                 continue
             partition = self._manager.partition_of(row.key)
             if isinstance(partition, ErrorCode):
                 continue  # the append is refused for it
             try:
                 guard = partition.begin_verification(
-                    row.batch, self._clock.wall_ms, supports_epoch_bump=bumps
+                    row.batch.header, self._clock.wall_ms, supports_epoch_bump=bumps
                 )
             except ProducerStateError as error:
                 rows[name] = AppendResult(code=error.code)
@@ -380,6 +380,11 @@ def _parsed(partitions: Iterable[ProducedPartition], version: int) -> _Parsed:
     return {
         (each.topic, each.partition): _parsed_batch(each.records, version) for each in partitions
     }
+
+
+def _has_transaction(batch: Batch) -> bool:
+    """True for a transactional batch of a producer; without one Kafka verifies nothing."""
+    return batch.header.is_transactional and batch.header.producer_id >= 0
 
 
 def _parsed_batch(records: memoryview | None, version: int) -> Batch | AppendResult:

@@ -48,7 +48,7 @@ from storage.segments.timestamp_lookup import (
 )
 from storage.segments.transaction_index import AbortedTransaction
 from storage.vfs import Vfs
-from wire.batches.batch import Batch, BatchFrame
+from wire.batches.batch import Batch, BatchFrame, BatchHeader
 from wire.batches.legacy_batch import LegacyBatch, iterate_any
 from wire.batches.log_batches import iterate_log_frames
 
@@ -195,7 +195,7 @@ class UnifiedLog:
         )
 
     def begin_verification(
-        self, batch: Batch, wall_ms: int, *, supports_epoch_bump: bool
+        self, header: BatchHeader, wall_ms: int, *, supports_epoch_bump: bool
     ) -> VerificationGuard | None:
         """The guard with which a transactional batch is to be appended; None if it needs none.
 
@@ -205,7 +205,7 @@ class UnifiedLog:
         if not (supports_epoch_bump or self.validator.rules.verifies_transactions):
             return None  # with a bump the coordinator adds the partition, whatever the rules
         return begin_verification(
-            self.producers, batch.header, wall_ms, supports_epoch_bump=supports_epoch_bump
+            self.producers, header, wall_ms, supports_epoch_bump=supports_epoch_bump
         )
 
     def has_late_transaction(self, wall_ms: int, timeout_ms_max: int) -> bool:

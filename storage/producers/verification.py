@@ -51,7 +51,6 @@ class Verification:
     def note(self, header: BatchHeader) -> None:
         """Take another batch that asks for it: a lower sequence, or a newer epoch with its own."""
         epoch, sequence = header.producer_epoch, header.base_sequence
-        assert epoch >= 0, f"{epoch=} of a producer with a transaction"
         is_lower = epoch == self.producer_epoch and sequence < self.lowest_sequence
         if is_lower or epoch > self.producer_epoch:
             self.producer_epoch, self.lowest_sequence = epoch, sequence

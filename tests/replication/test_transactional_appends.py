@@ -20,7 +20,7 @@ def transactional(epoch=0):
 
 def begin(managed, batch, *, bumps=False):
     return managed.manager.partitions[T0].begin_verification(
-        batch, WALL_MS, supports_epoch_bump=bumps
+        batch.header, WALL_MS, supports_epoch_bump=bumps
     )
 
 

@@ -23,7 +23,7 @@ def of(sequence=0, epoch=0, producer=7, **fields):
 
 
 def begin(log, batch, *, bumps=False, now_ms=NOW):
-    return log.begin_verification(batch, now_ms, supports_epoch_bump=bumps)
+    return log.begin_verification(batch.header, now_ms, supports_epoch_bump=bumps)
 
 
 def append(log, batch, guard=None):

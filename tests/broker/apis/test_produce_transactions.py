@@ -174,6 +174,24 @@ def test_without_an_answer_the_client_comes_again():
     assert row.error_message.endswith(ENDING + "NETWORK_EXCEPTION")
 
 
+def test_a_transactional_batch_without_a_producer_is_asked_for_nowhere():
+    leader = Leader()
+    nobody = records(producer=-1, attributes=TRANSACTIONAL, sequence=-1)
+    rows = leader.send(
+        {"t": {0: nobody}, "u": {0: records(producer=5, sequence=0)}}, transactional_id="x"
+    )
+    assert [row.error_code for row in produced_rows(rows).values()] == [CODE.none, CODE.none]
+    assert not leader.asked_brokers
+
+
+def test_a_negative_epoch_is_asked_for_like_any_other():
+    leader = Leader()
+    for _ in range(2):
+        batch = records(producer=5, epoch=-1, attributes=TRANSACTIONAL)
+        leader.send({"t": {0: batch}}, transactional_id="x")
+    assert len(leader.asked_brokers) == 1
+
+
 def test_an_older_epoch_is_refused_before_anything_is_asked():
     leader = Leader()
     batch = records(producer=5, attributes=TRANSACTIONAL, epoch=2)

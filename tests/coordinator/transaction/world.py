@@ -187,7 +187,7 @@ class World:
         )
         try:
             guard = self.logs[number].begin_verification(
-                batch, 5_000_000, supports_epoch_bump=self.version == 2
+                batch.header, 5_000_000, supports_epoch_bump=self.version == 2
             )
         except ProducerStateError:
             return
