@@ -81,10 +81,9 @@ CONTROLLER_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
 """Levels that a controller finalizes for the brokers of a cluster, of whatever software."""
 BROKER_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     **CONTROLLER_FEATURES,
-    **dict.fromkeys((TRANSACTION_VERSION, SHARE_VERSION, STREAMS_VERSION), (0, 0)),
+    **dict.fromkeys((SHARE_VERSION, STREAMS_VERSION), (0, 0)),
 }
-"""Levels that a broker of this software supports: it coordinates groups, and transactions without
-the offsets of groups (TxnOffsetCommit)."""
+"""Levels that a broker of this software supports."""
 
 
 def supported_features(*, is_controller: bool) -> Mapping[str, tuple[int, int]]:

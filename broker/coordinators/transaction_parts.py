@@ -13,6 +13,7 @@ from broker.apis.named_partitions import NamedPartitions
 from broker.apis.transaction_lists import DescribeTransactions, ListTransactions
 from broker.apis.transaction_markers import TransactionEnd, WriteTxnMarkers
 from broker.apis.transactions import AddPartitionsToTxn, transaction_handlers
+from broker.apis.txn_offset_commit import TxnOffsetCommit
 from broker.clients.front import Handler
 from broker.coordinators.broker_requests import Answered, BrokerRequests, ServeLocally
 from broker.coordinators.groups import GroupCoordinator
@@ -29,6 +30,7 @@ from wire.api_keys import (
     ADD_PARTITIONS_TO_TXN,
     DESCRIBE_TRANSACTIONS,
     LIST_TRANSACTIONS,
+    TXN_OFFSET_COMMIT,
     WRITE_TXN_MARKERS,
 )
 from wire.errors import ApiError, ErrorCode
@@ -92,6 +94,9 @@ class TransactionParts:
             WRITE_TXN_MARKERS: markers.serve,
             DESCRIBE_TRANSACTIONS: DescribeTransactions(requests, given.access).serve,
             LIST_TRANSACTIONS: ListTransactions(self.coordinator, given.access, clock).serve,
+            TXN_OFFSET_COMMIT: TxnOffsetCommit(
+                given.groups, given.access, given.image, given.replicas, self.verifier
+            ).serve,
         }
         """By API key."""
 

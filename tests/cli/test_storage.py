@@ -77,7 +77,7 @@ SHARE, STREAMS, TRANSACTION = "share.version", "streams.version", "transaction.v
 @pytest.mark.parametrize(
     ("flags", "features"),
     [
-        ((), {"metadata.version": 30, ELR: 1, GROUP: 1}),
+        ((), {"metadata.version": 30, ELR: 1, GROUP: 1, TRANSACTION: 2}),
         (("-r", "3.9"), {"metadata.version": 21}),
         (("-r", "4.0"), {"metadata.version": 25, GROUP: 1, TRANSACTION: 2}),
         (("-f", "metadata.version=25"), {"metadata.version": 25, GROUP: 1, TRANSACTION: 2}),
@@ -87,8 +87,11 @@ SHARE, STREAMS, TRANSACTION = "share.version", "streams.version", "transaction.v
             {"metadata.version": 30, ELR: 1, GROUP: 1, SHARE: 1, STREAMS: 1, TRANSACTION: 2},
         ),
         (("-r", "4.0-IV1", "-f", f"{ELR}=1"), {"metadata.version": 23, ELR: 1, GROUP: 1}),
-        (("-f", "group.version=1"), {"metadata.version": 30, ELR: 1, GROUP: 1}),
-        (("-f", f"{ELR}=0", "-f", "kraft.version=0"), {"metadata.version": 30, GROUP: 1}),
+        (("-f", "group.version=0"), {"metadata.version": 30, ELR: 1, TRANSACTION: 2}),
+        (
+            ("-f", f"{ELR}=0", "-f", "kraft.version=0"),
+            {"metadata.version": 30, GROUP: 1, TRANSACTION: 2},
+        ),
         (
             ("-r", "4.0", "-f", f"{GROUP}=0", "-f", f"{ELR}=1"),
             {"metadata.version": 25, ELR: 1, TRANSACTION: 2},
@@ -168,9 +171,13 @@ def test_bootstrap_checkpoint_is_kafkas_for_the_default_level(
             'payload: {"type":"FEATURE_LEVEL_RECORD","version":0,'
             '"data":{"name":"group.version","featureLevel":1}}'
         ),
+        (
+            'payload: {"type":"FEATURE_LEVEL_RECORD","version":0,'
+            '"data":{"name":"transaction.version","featureLevel":2}}'
+        ),
         'SnapshotFooter {"version":0}',
     ]
-    assert (folder / "n1" / "log" / "bootstrap.checkpoint").stat().st_size == 322
+    assert (folder / "n1" / "log" / "bootstrap.checkpoint").stat().st_size == 355
 
 
 @pytest.mark.parametrize(

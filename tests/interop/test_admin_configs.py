@@ -216,6 +216,6 @@ def test_a_feature_that_our_brokers_do_not_serve_is_refused_by_name(quorum: Quor
     admin = KafkaAdminClient(bootstrap_servers=quorum.bootstrap)
     try:
         with pytest.raises(InvalidUpdateVersionError, match=r"Broker \d does not support"):
-            admin.update_features({"transaction.version": 2})
+            admin.update_features({"share.version": 1})
     finally:
         admin.close()

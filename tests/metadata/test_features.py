@@ -54,10 +54,11 @@ def test_controllers_support_what_kafka_4_3_does_and_brokers_what_they_serve():
         "streams.version": (0, 1),
         "transaction.version": (0, 2),
     }
-    without = ("share.version", "streams.version", "transaction.version")
+    without = ("share.version", "streams.version")
     assert features.supported_features(is_controller=False) == {
         **others,
         "group.version": (0, 1),
+        "transaction.version": (0, 2),
         **dict.fromkeys(without, (0, 0)),
     }
 
@@ -76,8 +77,8 @@ def test_levels_of_a_release_are_those_of_kafkas_enums(level, others):
     found = features.release_levels(level)
     assert list(found) == ["metadata.version", *(f"{name}.version" for name in names)]
     assert tuple(found.values()) == (level, *others)
-    supported = ("metadata.version", "eligible.leader.replicas.version", "group.version")
-    served = {name: n if name in supported else 0 for name, n in found.items()}
+    without = ("kraft.version", "share.version", "streams.version")
+    served = {name: 0 if name in without else n for name, n in found.items()}
     assert features.served_levels(level) == served
 
 

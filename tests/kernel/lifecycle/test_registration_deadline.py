@@ -68,8 +68,7 @@ def test_a_combined_node_names_them_too() -> None:
     world.start(1)
     assert ended(world, 1) == (
         "share.version is finalized at 1: this broker supports 0 to 0, the controller 0 to 1; "
-        "streams.version is finalized at 1: this broker supports 0 to 0, the controller 0 to 1; "
-        "transaction.version is finalized at 2: this broker supports 0 to 0, the controller 0 to 2"
+        "streams.version is finalized at 1: this broker supports 0 to 0, the controller 0 to 1"
     )
 
 

@@ -33,7 +33,7 @@ NOT_SERVED = {
     },
 }  # fmt: skip
 """APIs of Kafka 4.3.1 that ours does not list, by listener and reason."""
-NO_COORDINATOR = {"share.version", "streams.version", "transaction.version"}
+NO_COORDINATOR = {"share.version", "streams.version"}
 OTHER_LEVELS = {
     "broker": {"kraft.version", *NO_COORDINATOR},
     "controller": {"kraft.version"},
