@@ -262,6 +262,8 @@ def test_twice_compares_digests(capsys):
 
 def is_stopped_at_the_first(monkeypatch, number):
     """Signal this thread: another one might get it late, when the next seed has run."""
+    if number == signal.SIGINT:  # a shell starts what runs in the background with it ignored
+        signal.signal(number, signal.default_int_handler)
     monkeypatch.setattr(LiveLine, "show", lambda *_: signal.raise_signal(number))
 
 
