@@ -233,7 +233,7 @@ LEADERS: Final[tuple[Mutant, ...]] = (
     by_seeds(209, _keeps_memory_of_requests, "D9"),
     by_scenario(211, _expands_below_the_epoch_start, "isr_expansion"),
     by_scenario(212, _high_watermark_below_min_isr, "min_insync_replicas"),
-    by_seeds(213, _answers_before_the_high_watermark, "D1", "D2"),
+    by_seeds(213, _answers_before_the_high_watermark, "D1", "D2", "D8"),
     by_scenario(214, _takes_acks_all_below_min_isr, "min_insync_replicas"),
     by_scenario(215, _stamps_the_epoch_before, "hard_kill"),
     by_scenario(216, _begins_no_epoch, "two_rounds_of_divergence"),
