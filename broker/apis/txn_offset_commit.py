@@ -205,7 +205,7 @@ class TxnOffsetCommit:
 
 
 def _header(producer: ProducerIdAndEpoch) -> BatchHeader:
-    """What a verification looks at of a batch that is not made yet."""
+    """The header of a batch that is not made yet, for its verification."""
     return BatchHeader(
         base_offset=Offset(0),
         leader_epoch=LeaderEpoch(-1),
