@@ -39,7 +39,7 @@ def rows(bootstrap: str, topic: str) -> list[Row]:
     consumer.assign([place])
     found: list[Row] = []
     deadline = time.monotonic() + 60
-    while consumer.position([place])[0].offset < end:
+    while end and consumer.position([place])[0].offset < end:
         assert time.monotonic() < deadline, f"{len(found)} records, end {end}"
         found += [
             (each.offset(), each.key(), each.value(), each.timestamp()[1])
@@ -101,8 +101,11 @@ def test_what_one_software_cleaned_the_other_reads_and_cleans_again(tmp_path: Pa
                 return first_dirty(cluster) > start
 
             wait_for(is_cleaned, "it is cleaned")
+            # Those of the active segment stay: what compresses well is all in there.
+            left_max = len(before) + len(CODECS) * 4000 - 2000
             wait_for(
-                lambda: len(rows(cluster.bootstrap, "records")) < 3 * 4000, "most records are gone"
+                lambda most=left_max: len(rows(cluster.bootstrap, "records")) < most,  # type: ignore[misc]
+                "records are gone",
             )
             previous = first_dirty(cluster) - 1
             while previous != first_dirty(cluster):  # until nothing more is cleaned
@@ -110,7 +113,9 @@ def test_what_one_software_cleaned_the_other_reads_and_cleans_again(tmp_path: Pa
                 time.sleep(1.0)
             cluster.stop(1, signal.SIGTERM)
             if software == "ours":
-                assert complaints(cluster.output(1)) == []
+                told = complaints(cluster.output(1))
+                # librdkafka looks for the coordinator of its group: one broker is too few for it
+                assert [each for each in told if "topic_auto_creation_refused" not in each] == []
                 assert "log_cleaned" in cluster.output(1)
             text = dumped(cluster.data(1) / "records-0")
             assert "isvalid: false" not in text

@@ -136,7 +136,9 @@ def test_the_new_group_protocol_works_with_a_kafka_broker_on_our_controller(tmp_
         assert "Invalid update version 1 for feature kraft.version" in refused.stdout
         done = _run_ours(*words, "downgrade", "--feature", "share.version=0")
         assert done.stdout == "share.version was downgraded to 0.\n"
-        text = "group.version is finalized at 1: this broker supports 0 to 0, the controller 0 to 1"
+        text = (
+            "streams.version is finalized at 1: this broker supports 0 to 0, the controller 0 to 1"
+        )
         assert text in _refusal_of_our_broker(tmp_path, voters, base + 1)
         assert "Traceback" not in (tmp_path / "ours.out").read_text()
 
