@@ -139,6 +139,8 @@ class WriteTxnMarkers:
             marker.coordinator_epoch,
             marker.transaction_version,
         )
+        # What no coordinator sends: apache/kafka MemoryRecordsBuilder makes no such batch.
+        is_nobody = end.producer_id < 0 or end.producer_epoch < 0
         names: dict[TopicIdPartition, tuple[str, int]] = {}
         for topic in marker.topics:
             name = str(topic.name)
@@ -146,6 +148,9 @@ class WriteTxnMarkers:
                 key = self._online(name, number)
                 if key is None:
                     code = ErrorCode.unknown_topic_or_partition
+                    results.put(end.producer_id, name, number, code)
+                elif is_nobody:
+                    code = ErrorCode.unknown_server_error
                     results.put(end.producer_id, name, number, code)
                 elif name == OFFSETS_TOPIC:
                     self._complete(number, end, results)

@@ -150,6 +150,29 @@ def test_partitions_that_are_not_here_are_unknown():
     assert leader.send(marker({"u": [3]})) == [[(7, "u", 3, UNKNOWN)]]
 
 
+@pytest.mark.parametrize(("producer", "epoch"), [(-1, 0), (-2, 0), (7, -1), (-1, -1)])
+def test_a_marker_of_nobody_is_refused(producer, epoch):
+    leader = Leader()
+    leader.open(0)
+    leader.records.topic(OFFSETS_TOPIC, 3)
+    topics = {"t": [0, 5], OFFSETS_TOPIC: [3]}
+    rows = leader.send(marker(topics, producer=producer, epoch=epoch), marker({"t": [0]}))
+    refused = ErrorCode.unknown_server_error
+    found = {row[:3]: row[3] for row in rows[0]}
+    if producer != 7:  # the other marker has a row of its own
+        assert found[producer, "t", 0] is refused
+        assert found[7, "t", 0] is NONE
+    assert found[producer, OFFSETS_TOPIC, 3] is refused
+    assert found[producer, "t", 5] is UNKNOWN
+    assert (len(leader.ends(0)), leader.offsets) == (1, []), "of the other marker"
+
+
+def test_the_first_producer_id_is_somebody():
+    leader = Leader()
+    leader.open(0, producer=0)
+    assert leader.send(marker({"t": [0]}, producer=0)) == [[(0, "t", 0, NONE)]]
+
+
 def test_a_follower_is_not_the_leader():
     leader = Leader()
     leader.open(0, isr=(1, 2), replicas=(1, 2))
