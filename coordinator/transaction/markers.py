@@ -195,7 +195,10 @@ class Markers:
         self._send_to(node_id)
 
     def _end_if_complete(self, pending: _Pending) -> None:
-        if not pending.missing:
+        """End a transaction, once: an answer may come while its request is sent."""
+        ending = pending.ending
+        is_open = self._pending.get((ending.owner, ending.transactional_id)) is pending
+        if is_open and not pending.missing:
             self._forget(pending)
             pending.completed(pending.ending)
 

@@ -94,6 +94,14 @@ class Brokers:
             self.markers.tick()
 
 
+class AtOnce(Brokers):
+    """Leaders that answer before the request is sent, as this broker may itself."""
+
+    def send(self, node_id: NodeId, body: Any, answered: Callable[[Any], None]) -> None:
+        super().send(node_id, body, answered)
+        self.answer(node_id)
+
+
 def test_each_leader_gets_the_marker_of_its_partitions() -> None:
     brokers = Brokers()
     brokers.begin(A, B, C)
@@ -120,6 +128,19 @@ def test_without_partitions_it_is_complete_at_once() -> None:
     brokers = Brokers()
     brokers.begin()
     assert (brokers.completed, brokers.sent) == (["x"], [])
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_an_answer_may_come_while_its_request_is_sent(waits: bool) -> None:
+    brokers = AtOnce()
+    if waits:
+        brokers.leaders[A] = NO_LEADER
+    brokers.begin(A)
+    if waits:
+        assert brokers.completed == []
+        brokers.leaders[A] = 1
+        brokers.advance()
+    assert (brokers.completed, len(brokers.markers)) == (["x"], 0)
 
 
 def test_what_comes_while_a_broker_is_asked_goes_together() -> None:
