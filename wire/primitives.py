@@ -9,6 +9,8 @@ from typing import Final
 
 from wire.errors import RemoteProtocolError
 
+TEXT_BYTES_MAX: Final = 2**15 - 1
+"""Longest text of a request, also where its length could have more than 16 bits."""
 VARINT_BYTES_MAX: Final = 5
 VARLONG_BYTES_MAX: Final = 10
 _INT32_MIN: Final = -(1 << 31)

@@ -5,7 +5,8 @@ aborts the process: a frame of ten bytes could end a node. It stops at a tagged 
 not know, while the protocol lets a newer peer add tagged fields to any version. It reads null as
 None also where the protocol forbids null, and no caller expects that. So the body is walked by the
 structure of its class: lengths are checked against the bytes that are there, unknown tagged fields
-are cut out, forbidden nulls are refused.
+are cut out, forbidden nulls are refused, and so are texts of requests that are longer than a record
+can hold, as by Kafka (apache/kafka: generator/.../MessageDataGenerator.java).
 """
 
 import dataclasses
@@ -15,7 +16,7 @@ from functools import cache
 from typing import Any, Final
 
 from wire.messages.conversion import entity_of, field_types, is_array, is_nullable
-from wire.primitives import encode_unsigned_varint, read_unsigned_varint
+from wire.primitives import TEXT_BYTES_MAX, encode_unsigned_varint, read_unsigned_varint
 
 # A replacement of body[start:end]; in ascending order, without overlap.
 Edit = tuple[int, int, bytes]
@@ -40,6 +41,7 @@ _FIXED_BYTES: Final = {
     "datetime_i64": 8,
 }
 _VARIABLE: Final = frozenset({"string", "bytes", "records"})
+_BYTES_MAX: Final = 2**31 - 1
 
 
 def checked_body(entity: type, body: bytes) -> bytes:
@@ -113,7 +115,10 @@ def _field_walker(entity: type, field: "dataclasses.Field[Any]", *, flexible: bo
     else:
         assert kafka_type in _VARIABLE, kafka_type
         may_be_null = is_nullable(field_type) or is_array(field_type)
-        item = _bytes_walker(kafka_type, flexible=flexible, may_be_null=may_be_null)
+        # Responses of older kraftlines have longer messages.
+        is_asked = kafka_type == "string" and entity.__module__.endswith(".request")
+        bytes_max = TEXT_BYTES_MAX if is_asked else _BYTES_MAX
+        item = _bytes_walker(kafka_type, bytes_max, flexible=flexible, may_be_null=may_be_null)
     if not is_array(field_type):
         return item
     # In an array of ids None stands for the zero id, not for a null array.
@@ -132,7 +137,7 @@ def _fixed_walker(size_bytes: int) -> Walker:
     return walk
 
 
-def _bytes_walker(kafka_type: str, *, flexible: bool, may_be_null: bool) -> Walker:
+def _bytes_walker(kafka_type: str, bytes_max: int, *, flexible: bool, may_be_null: bool) -> Walker:
     length_bytes = 2 if kafka_type == "string" else 4
 
     def walk(body: bytes, position: int, _edits: list[Edit]) -> int:
@@ -144,6 +149,8 @@ def _bytes_walker(kafka_type: str, *, flexible: bool, may_be_null: bool) -> Walk
             length = int.from_bytes(body[position:start], "big", signed=True)
         if length < 0 and not may_be_null:
             raise ValueError(f"null for a {kafka_type} at {position} that cannot be null")
+        if length > bytes_max:
+            raise ValueError(f"a {kafka_type} of {length} bytes at {position}")
         end = start + max(length, 0)
         if end > len(body):
             raise IndexError(f"the body ends at {len(body)}, a {kafka_type} at {end}")

@@ -4,7 +4,7 @@ import struct
 from typing import Final
 
 from wire.errors import RemoteProtocolError
-from wire.primitives import Buffer, read_unsigned_varint, skip_tagged_fields
+from wire.primitives import TEXT_BYTES_MAX, Buffer, read_unsigned_varint, skip_tagged_fields
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -61,6 +61,8 @@ class FieldReader:
     def string(self) -> str | None:
         """A text, None for null."""
         length = self._length(_INT16)
+        if length > TEXT_BYTES_MAX:
+            raise ValueError(f"a text of {length} bytes at {self.position}")
         return None if length == -1 else str(self.take(length), "utf-8")
 
     def text(self, what: str) -> str:

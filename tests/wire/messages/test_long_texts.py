@@ -1,14 +1,17 @@
-"""Texts that a version with lengths of 16 bits cannot carry: messages are cut, others refused."""
+"""Texts beyond 16 bits of length: messages are cut, others refused, whatever the version."""
 
 import dataclasses
+import struct
 
 import pytest
 
-from wire.errors import LocalProtocolError
-from wire.messages.codec import decode_response, encode_response, newest
+from wire.errors import LocalProtocolError, RemoteProtocolError
+from wire.messages.codec import decode_as_sent, decode_response, encode_response, newest
 from wire.messages.conversion import default_entity
+from wire.messages.field_reader import FieldReader
+from wire.primitives import encode_unsigned_varint
 
-METADATA, DELETE_ACLS, DESCRIBE_ACLS = 3, 31, 29
+METADATA, DELETE_ACLS, DESCRIBE_ACLS, DESCRIBE_GROUPS = 3, 31, 29, 15
 LEGACY_BYTES_MAX = 32_767
 
 
@@ -61,3 +64,32 @@ def test_another_text_that_is_too_long_is_an_error_of_ours():
     body = default(METADATA, "MetadataResponse", topics=(topic,))
     with pytest.raises(LocalProtocolError, match="Metadata response version 1 cannot be written"):
         encode_response(METADATA, 1, 7, body)
+
+
+def group_request(version, *texts):
+    start = struct.pack(">hhih", DESCRIBE_GROUPS, version, 1, -1)
+    if version < 5:
+        rows = b"".join(struct.pack(">h", len(text)) + text for text in texts)
+        return start + struct.pack(">i", len(texts)) + rows + b"\0"
+    rows = b"".join(encode_unsigned_varint(len(text) + 1) + text for text in texts)
+    return start + b"\0" + encode_unsigned_varint(len(texts) + 1) + rows + b"\0\0"
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_request_has_texts_of_16_bits_of_length(version):
+    longest = b"x" * LEGACY_BYTES_MAX
+    body = decode_as_sent(group_request(version, b"a", longest))
+    assert [len(text) for text in body.groups] == [1, LEGACY_BYTES_MAX]
+
+
+def test_a_longer_text_of_a_request_is_refused_as_by_kafka():
+    with pytest.raises(RemoteProtocolError, match="a string of 32768 bytes"):
+        decode_as_sent(group_request(5, b"a", b"x" * (LEGACY_BYTES_MAX + 1)))
+
+
+def test_a_longer_text_of_what_is_read_by_hand_is_refused_too():
+    encoded = encode_unsigned_varint(LEGACY_BYTES_MAX + 1) + b"x" * LEGACY_BYTES_MAX
+    assert len(FieldReader(encoded, 0, is_flexible=True).text("name")) == LEGACY_BYTES_MAX
+    encoded = encode_unsigned_varint(LEGACY_BYTES_MAX + 2) + b"x" * (LEGACY_BYTES_MAX + 1)
+    with pytest.raises(ValueError, match="a text of 32768 bytes"):
+        FieldReader(encoded, 0, is_flexible=True).text("name")
