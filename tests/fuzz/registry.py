@@ -6,6 +6,7 @@ from tests.fuzz import (
     batch_targets,
     broker_target,
     command_targets,
+    coordinator_target,
     dump_target,
     fetch_target,
     file_targets,
@@ -28,7 +29,7 @@ def all_targets() -> dict[str, Target]:
     modules = (
         wire_targets, batch_targets, file_targets, run_file_targets, text_targets, kernel_target,
         peer_target, command_targets, dump_target, past_targets, record_targets,
-        broker_target, partition_target, stream_targets, fetch_target,
+        broker_target, coordinator_target, partition_target, stream_targets, fetch_target,
     )  # fmt: skip
     found = [target for module in modules for target in module.targets()]
     assert len({target.name for target in found}) == len(found)

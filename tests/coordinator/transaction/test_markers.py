@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from coordinator.runtime.write import ProducerIdAndEpoch
 from coordinator.transaction.markers import MARKERS_MAX, RETRY_MS, Ending, Markers
@@ -97,6 +98,7 @@ class Brokers:
 class AtOnce(Brokers):
     """Leaders that answer before the request is sent, as this broker may itself."""
 
+    @override
     def send(self, node_id: NodeId, body: Any, answered: Callable[[Any], None]) -> None:
         super().send(node_id, body, answered)
         self.answer(node_id)
