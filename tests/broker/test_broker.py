@@ -75,6 +75,7 @@ from wire.api_keys import (
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
     SYNC_GROUP,
+    TXN_OFFSET_COMMIT,
     WRITE_TXN_MARKERS,
 )
 from wire.batches.batch import encode_batch
@@ -166,6 +167,7 @@ def test_the_apis_that_are_served() -> None:
         HEARTBEAT,
         LEAVE_GROUP,
         SYNC_GROUP,
+        TXN_OFFSET_COMMIT,
         DESCRIBE_GROUPS,
         LIST_GROUPS,
         DELETE_GROUPS,

@@ -37,6 +37,7 @@ def bootstrap(data: Path) -> Iterator[str]:
         f"controller.quorum.voters=1@{controller}\n"
         f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://{controller}\n"
         f"log.dirs={data}\n"
+        "offsets.topic.replication.factor=1\n"
     )
     log = data.parent / "out.log"
     with log.open("wb") as out:

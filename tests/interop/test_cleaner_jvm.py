@@ -103,10 +103,11 @@ def test_what_one_software_cleaned_the_other_reads_and_cleans_again(tmp_path: Pa
             wait_for(is_cleaned, "it is cleaned")
             # Those of the active segment stay: what compresses well is all in there.
             left_max = len(before) + len(CODECS) * 4000 - 2000
-            wait_for(
-                lambda most=left_max: len(rows(cluster.bootstrap, "records")) < most,  # type: ignore[misc]
-                "records are gone",
-            )
+
+            def are_gone(most: int = left_max) -> bool:
+                return len(rows(cluster.bootstrap, "records")) < most
+
+            wait_for(are_gone, "records are gone")
             previous = first_dirty(cluster) - 1
             while previous != first_dirty(cluster):  # until nothing more is cleaned
                 previous = first_dirty(cluster)
