@@ -40,7 +40,8 @@ def test_source_and_sink_of_spark(quorum: Quorum, tmp_path: Path) -> None:
         cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"{done.stderr[-5000:]}{quorum.logs()}"
-    found = json.loads(done.stdout.splitlines()[-1])
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    found = json.loads(lines[-1])  # Spark may have the last word
 
     whole = found["whole"]
     written = sorted(f"v{i}" for i in range(COUNT))
