@@ -23,8 +23,6 @@ from coordinator.group.offsets.commits import commit_offsets
 from coordinator.group.offsets.requests import (
     Commit,
     Committer,
-    PartitionCommit,
-    TopicCommit,
     TopicResult,
 )
 from metadata.image import Image
@@ -37,7 +35,6 @@ from wire.types import milliseconds
 RETENTION_VERSIONS: Final = range(2, 5)
 """Versions with a retention time."""
 NO_RETENTION: Final = -1
-_EPOCH_UNKNOWN: Final = -1
 
 
 class OffsetCommit:
@@ -65,19 +62,7 @@ class OffsetCommit:
             denied = ErrorCode.group_authorization_failed
             call.answer(_committed(version, [all_of(*row, denied) for row in asked]))
             return
-        refused: Rows = []
-        topics: list[TopicCommit] = []
-        for name, topic_id, partitions in asked:
-            code = self._topics.error(call, Operation.READ, name, has_id=has_id)
-            if code is not None:
-                refused.append(all_of(name, topic_id, partitions, code))
-                continue
-            here, unknown = self._topics.split(name, partitions)
-            if unknown:
-                refused.append(TopicResult(name, topic_id, tuple(unknown)))
-            if here:
-                commits = tuple(map(_partition_commit, here))
-                topics.append(TopicCommit(name=name, topic_id=topic_id, partitions=commits))
+        refused, topics = self._topics.to_commit(call, asked, has_id=has_id)
         if not topics:
             call.answer(_committed(version, merged(refused, ())))
             return
@@ -121,15 +106,6 @@ class OffsetCommit:
             answer,
         )
         call.park(forget)
-
-
-def _partition_commit(asked: Any) -> PartitionCommit:
-    return PartitionCommit(
-        partition=int(asked.partition_index),
-        offset=int(asked.committed_offset),
-        leader_epoch=int(getattr(asked, "committed_leader_epoch", _EPOCH_UNKNOWN)),
-        metadata=asked.committed_metadata,
-    )
 
 
 def _retention_ms(body: Any, version: int) -> int | None:

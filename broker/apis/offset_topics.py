@@ -13,7 +13,7 @@ from uuid import UUID
 from broker.apis.access import Access
 from broker.clients.call import Call
 from coordinator.group.offsets.commits import NO_TOPIC_ID
-from coordinator.group.offsets.requests import TopicResult
+from coordinator.group.offsets.requests import PartitionCommit, TopicCommit, TopicResult
 from metadata.image import Image
 from quorum_controller.bodies import NO_TIME
 from quorum_controller.security.authorization import Operation
@@ -24,6 +24,8 @@ TOPIC_ID_VERSION_MIN: Final = 10
 """First version of OffsetCommit and OffsetFetch with topic ids."""
 THROTTLE_VERSION_MIN: Final = 3
 """First version of both with a throttle time."""
+
+_EPOCH_UNKNOWN: Final = -1
 
 Rows = list[TopicResult]
 
@@ -62,6 +64,25 @@ class OffsetTopics:
             return ErrorCode.topic_authorization_failed
         return None
 
+    def to_commit(
+        self, call: Call, asked: Iterable[tuple[str, TopicId, Sequence[Any]]], *, has_id: bool
+    ) -> tuple[Rows, list[TopicCommit]]:
+        """Refusals of offsets of topics, and the offsets that the coordinator is to judge."""
+        refused: Rows = []
+        topics: list[TopicCommit] = []
+        for name, topic_id, partitions in asked:
+            code = self.error(call, Operation.READ, name, has_id=has_id)
+            if code is not None:
+                refused.append(all_of(name, topic_id, partitions, code))
+                continue
+            here, unknown = self.split(name, partitions)
+            if unknown:
+                refused.append(TopicResult(name, topic_id, tuple(unknown)))
+            if here:
+                commits = tuple(map(_partition_commit, here))
+                topics.append(TopicCommit(name=name, topic_id=topic_id, partitions=commits))
+        return refused, topics
+
     def split(
         self, name: str, partitions: Sequence[Any]
     ) -> tuple[list[Any], list[tuple[int, ErrorCode]]]:
@@ -75,6 +96,15 @@ class OffsetTopics:
             for each in partitions
             if each.partition_index not in known
         ]
+
+
+def _partition_commit(asked: Any) -> PartitionCommit:
+    return PartitionCommit(
+        partition=int(asked.partition_index),
+        offset=int(asked.committed_offset),
+        leader_epoch=int(getattr(asked, "committed_leader_epoch", _EPOCH_UNKNOWN)),
+        metadata=asked.committed_metadata,
+    )
 
 
 def merged(refused: Rows, results: Iterable[TopicResult]) -> Rows:

@@ -30,7 +30,6 @@ from coordinator.group.offsets.commits import commit_transactional_offsets
 from coordinator.group.offsets.requests import (
     Commit,
     Committer,
-    PartitionCommit,
     TopicCommit,
     TopicResult,
 )
@@ -83,25 +82,16 @@ class TxnOffsetCommit:
     def serve(self, call: Call) -> None:
         """Answer a request, maybe later."""
         body: Any = call.body()
-        asked = [(str(topic.name), topic.partitions) for topic in body.topics]
+        names = [str(topic.name) for topic in body.topics]
+        asked = [
+            (name, self._topics.id_of(name), topic.partitions)
+            for name, topic in zip(names, body.topics, strict=True)
+        ]
         code = self._refusal(call, body)
         if code is not None:
-            call.answer(_answered([self._all_of(*row, code) for row in asked]))
+            call.answer(_answered([all_of(*row, code) for row in asked]))
             return
-        refused: Rows = []
-        topics: list[TopicCommit] = []
-        for name, partitions in asked:
-            code = self._topics.error(call, Operation.READ, name, has_id=False)
-            if code is not None:
-                refused.append(self._all_of(name, partitions, code))
-                continue
-            here, unknown = self._topics.split(name, partitions)
-            topic_id = self._topics.id_of(name)
-            if unknown:
-                refused.append(TopicResult(name, topic_id, tuple(unknown)))
-            if here:
-                commits = tuple(map(_partition_commit, here))
-                topics.append(TopicCommit(name=name, topic_id=topic_id, partitions=commits))
+        refused, topics = self._topics.to_commit(call, asked, has_id=False)
 
         def answer(result: tuple[TopicResult, ...] | ApiError) -> None:
             if isinstance(result, ApiError):
@@ -113,9 +103,6 @@ class TxnOffsetCommit:
             self._commit(call, body, _commit_of(call, body, topics), answer)
         else:
             answer(())
-
-    def _all_of(self, name: str, partitions: Any, code: ErrorCode) -> TopicResult:
-        return all_of(name, self._topics.id_of(name), partitions, code)
 
     def _refusal(self, call: Call, body: Any) -> ErrorCode | None:
         """The error of all offsets of a request."""
@@ -231,15 +218,6 @@ def _commit_of(call: Call, body: Any, topics: list[TopicCommit]) -> Commit:
             is_transactional=True,
         ),
         topics=tuple(topics),
-    )
-
-
-def _partition_commit(asked: Any) -> PartitionCommit:
-    return PartitionCommit(
-        partition=int(asked.partition_index),
-        offset=int(asked.committed_offset),
-        leader_epoch=int(asked.committed_leader_epoch),
-        metadata=asked.committed_metadata,
     )
 
 
