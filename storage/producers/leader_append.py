@@ -70,14 +70,11 @@ def begin_verification(
 ) -> VerificationGuard | None:
     """The guard with which a transactional batch may be appended once it is verified.
 
-    None for a batch of a transaction that is open here, and for one without a producer, which is in
-    no transaction whatever its header says.
+    None for a batch of a transaction that is open here.
 
     Raises:
         ProducerStateError: INVALID_PRODUCER_EPOCH.
     """
-    if header.producer_id < 0:
-        return None
     _check_not_fenced(states, header)
     if states.is_in_transaction(header):
         return None

@@ -279,6 +279,11 @@ def test_a_record_that_is_older_than_the_first_is_found():
     assert judge(data).buffer == data, "without a bound of the age no record is decoded"
 
 
+def test_the_second_of_two_records_may_be_the_older_one():
+    data = made(2, timestamps_ms=(NOW_MS, NOW_MS - 1001))
+    assert [each.batch_index for each in rejection(data, TIGHT).record_errors] == [1]
+
+
 def test_of_a_single_record_the_header_says_all():
     nonsense = bytearray(made())
     nonsense[61] ^= 0x40

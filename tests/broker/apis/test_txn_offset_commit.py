@@ -184,3 +184,14 @@ def test_a_broker_that_does_not_coordinate_the_group_says_so() -> None:
     broker.metadata.remove(OFFSETS)
     broker.publish()
     assert broker.send_offsets(7) is ErrorCode.not_coordinator
+
+
+def test_without_verification_only_version_5_adds_the_partition() -> None:
+    broker = Transactional()
+    broker.metadata.broker_config("transaction.partition.verification.enable", "false")
+    broker.publish()
+    broker.init()
+    assert broker.send_offsets(7, version=5) is NONE
+    assert broker.end(commits=True) is NONE
+    assert broker.committed() == {"g": ("none", {"a": {0: (7, -1, "m", "none")}})}
+    assert broker.send_offsets(8, version=3) is NONE, "nobody is asked"
