@@ -164,6 +164,7 @@ def main() -> None:
             rows[system] = measure(
                 target_of(cluster), cluster.brokers, args.count, args.rounds, args.mb_per_s
             )
+            report.measured(system, rows[system])
         report.show("records_beside", rows, as_json=args.json)
 
 

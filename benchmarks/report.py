@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import statistics
+import sys
 from typing import Any
 
 
@@ -32,6 +33,11 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=description)
     made.add_argument("--json", action="store_true", help="print one JSON object")
     return made
+
+
+def measured(system: str, row: dict[str, Any]) -> None:
+    """Say on stderr what one system showed: a failure of the next loses nothing."""
+    print(f"{system}: {json.dumps(row)}", file=sys.stderr, flush=True)
 
 
 def show(name: str, rows: dict[str, dict[str, Any]], *, as_json: bool) -> None:
