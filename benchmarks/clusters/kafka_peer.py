@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.clusters import maven
@@ -38,9 +39,19 @@ def file_connectors() -> Path:
     return maven.fetched(f"{name}-{KAFKA_VERSION}", [dependency], only=[name])
 
 
-def java(main_class: str, *words: str, heap: str = "256m") -> list[str]:
-    """Command line of a Kafka class."""
-    return ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-cp", f"{jars()}/*", main_class, *words]
+def mirror_maker() -> Path:
+    """The folder with the jars of MirrorMaker that are not among Kafka's own."""
+    names = ["connect-mirror", "connect-mirror-client"]
+    dependency = f"org.apache.kafka:connect-mirror:{KAFKA_VERSION}"
+    return maven.fetched(f"connect-mirror-{KAFKA_VERSION}", [dependency], only=names)
+
+
+def java(
+    main_class: str, *words: str, heap: str = "256m", beside: Sequence[Path] = ()
+) -> list[str]:
+    """Command line of a Kafka class; `beside` are more folders of jars."""
+    path = ":".join(f"{folder}/*" for folder in (jars(), *beside))
+    return ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-cp", path, main_class, *words]
 
 
 def tool(main_class: str, *words: str) -> str:

@@ -1,5 +1,5 @@
 """Kafka's own clients of groups and transactions at three nodes of ours: those of its system tests,
-its tools, and Connect's sink.
+its tools, Connect's sink, and MirrorMaker.
 """
 
 import json
@@ -7,7 +7,8 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,6 +25,7 @@ from confluent_kafka.admin import (
 
 from benchmarks.clusters import kafka_peer
 from tests.interop.quorum import Quorum, free_base_port, wait_until
+from tests.interop.record_clients import AioRecords
 
 pytestmark = pytest.mark.jvm
 SECONDS = 90.0
@@ -42,7 +44,8 @@ def write(quorum: Quorum, topic: str, count: int, partitions: int = 2) -> list[s
 
 
 def committed(quorum: Quorum, group: str, topic: str) -> dict[int, int]:
-    admin = AdminClient({"bootstrap.servers": quorum.bootstrap})
+    admin = AdminClient({"bootstrap.servers": quorum.bootstrap, "log_level": 0})
+    time.sleep(0.2)  # who polls makes a client each time
     found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
     return {p.partition: p.offset for p in found.result(20).topic_partitions if p.topic == topic}
 
@@ -50,12 +53,14 @@ def committed(quorum: Quorum, group: str, topic: str) -> dict[int, int]:
 class Process:
     """A Java program whose output is read while it runs."""
 
-    def __init__(self, folder: Path, main_class: str, *words: str) -> None:
+    def __init__(
+        self, folder: Path, main_class: str, *words: str, beside: Sequence[Path] = ()
+    ) -> None:
         self._errors = folder / f"{main_class.rpartition('.')[2]}.errors"
         with self._errors.open("ab") as errors:
             self._process = subprocess.Popen(
-                kafka_peer.java(main_class, *words), stdout=subprocess.PIPE, stderr=errors,
-                text=True,
+                kafka_peer.java(main_class, *words, beside=beside),
+                stdout=subprocess.PIPE, stderr=errors, text=True,
             )  # fmt: skip
         self.lines: list[str] = []
         assert self._process.stdout is not None
@@ -262,3 +267,58 @@ def test_file_sink(quorum: Quorum, tmp_path: Path, processes: list[Process]) -> 
         values.append(f"value {end}")
         producer.produce("sunk", values[-1], partition=0)
         assert producer.flush(SECONDS) == 0
+
+
+# ---- MirrorMaker -----------------------------------------------------------------------------
+
+
+def test_mirror_maker(quorum: Quorum, tmp_path: Path, processes: list[Process]) -> None:
+    """It copies a topic under another name, and the offsets of a group with it."""
+    values = write(quorum, "mirrored", 200)
+    reader = Consumer({"bootstrap.servers": quorum.bootstrap, "group.id": "followed"})
+    places = [TopicPartition("mirrored", partition, 100) for partition in (0, 1)]
+    reader.commit(offsets=places, asynchronous=False)
+    reader.close()
+    settings = {
+        "clusters": "here, there",
+        "here.bootstrap.servers": quorum.bootstrap,
+        "there.bootstrap.servers": quorum.bootstrap,
+        "here->there.enabled": "true",
+        "there->here.enabled": "false",
+        "here->there.topics": "mirrored",
+        "here->there.groups": "followed",
+        "replication.factor": "3",
+        "sync.group.offsets.enabled": "true",
+        "sync.group.offsets.interval.seconds": "1",
+        "emit.checkpoints.interval.seconds": "1",
+        "offset.lag.max": "0",
+        "tasks.max": "2",
+        "dedicated.mode.enable.internal.rest": "false",
+    }
+    file = tmp_path / "mirror.properties"
+    file.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
+    main = "org.apache.kafka.connect.mirror.MirrorMaker"
+    process = Process(tmp_path, main, str(file), beside=[kafka_peer.mirror_maker()])
+    processes.append(process)
+    copies = AioRecords(quorum.bootstrap)
+
+    admin = AdminClient({"bootstrap.servers": quorum.bootstrap})
+
+    def has_all() -> bool:
+        if "here.mirrored" not in admin.list_topics(timeout=20).topics:
+            return False
+        return [copies.ends("here.mirrored", partition=p)[1] for p in (0, 1)] == [100, 100]
+
+    wait_until(has_all, 2 * SECONDS, process.told)
+    found = [
+        record.value.decode()
+        for partition in (0, 1)
+        for record in copies.consume("here.mirrored", 100, partition=partition)
+        if record.value is not None
+    ]
+    assert found == values
+    wait_until(
+        lambda: set(committed(quorum, "followed", "here.mirrored").values()) == {100},
+        2 * SECONDS,
+        process.told,
+    )
