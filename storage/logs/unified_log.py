@@ -250,6 +250,7 @@ class UnifiedLog:
 
     def _write(self, data: memoryview, frames: list[BatchFrame], wall_ms: int) -> None:
         """Append to the log; if it rolls, the producers before these batches get a snapshot."""
+        self._replay()  # up to here: batches without a producer come before anyone asked for it
         before = self._log.segments[-1].base_offset
         self._log.append_frames(data, frames, wall_ms)
         base_offset = self._log.segments[-1].base_offset

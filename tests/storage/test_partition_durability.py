@@ -1,7 +1,7 @@
 """The files of a partition's log that a power failure leaves."""
 
 from simulator.cluster.memory_vfs import MemoryVfs
-from storage.logs.unified_log import UnifiedLog
+from storage.logs.unified_log import FetchIsolation, UnifiedLog
 from storage.producers.append_source import COORDINATOR
 from tests.storage.test_unified_log import NOW, marker, opened, produced
 
@@ -69,6 +69,23 @@ def aborted(log: UnifiedLog, sequence: int) -> None:
 
 def markers(log: UnifiedLog) -> list[int]:
     return [each.last_offset for each in log.aborted_transactions(0, log.end_offset)]
+
+
+def test_a_fetch_may_hold_a_marker_and_the_begin_of_the_next_transaction() -> None:
+    """The marker's entry has the last stable offset behind all that was fetched with it."""
+    leader, follower = opened(MemoryVfs()), opened(MemoryVfs())
+    aborted(leader, 0)
+    leader.append_as_leader(produced(NOW), 1, NOW)
+    leader.append_as_leader(produced(NOW, producer=8, attributes=0x10), 1, NOW)
+    data = leader.slice(0, 1 << 20, FetchIsolation.LOG_END, at_least_one=True)
+    assert data is not None
+    assert follower.append_as_follower(memoryview(data.read()), 1, NOW).end_offset == 4
+    (entry,) = follower.aborted_transactions(0, 4)
+    assert (entry.first_offset, entry.last_offset, entry.last_stable_offset) == (0, 1, 3)
+    assert follower.last_stable_offset == leader.last_stable_offset == 0
+    for log in (leader, follower):
+        log.set_high_watermark(4)
+        assert log.last_stable_offset == 3
 
 
 def test_an_aborted_transaction_whose_entry_finds_no_room_is_known_and_written_later() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.producers.append_source import COORDINATOR
+from storage.producers.producer_snapshot import decode_producer_snapshot
 from storage.segments.index_loading import rebuilt_indexes
 from storage.segments.segment import Segment
 from tests.storage.golden import put
@@ -309,3 +310,17 @@ def test_stable_offsets_are_known_at_the_end_of_the_replay():
     assert (log.is_replaying, log.high_watermark) == (True, 4)
     log.replay_some(1 << 20)
     assert log.last_stable_offset == 4
+
+
+def test_a_roll_of_a_log_whose_producers_are_not_replayed_writes_those_before_it():
+    """The batch has no producer, for which nobody asks; the copy of a move appends so."""
+    size = len(produced(NOW).buffer)
+    vfs, log = with_producers(40, segment_bytes=40 * size)
+    log.truncate_to(30, NOW)
+    assert log.is_replaying
+    data = encode_batch([b"v" * 11 * size], Offset(30), LeaderEpoch(1), NOW)
+    log.append_as_follower(memoryview(data), 1, NOW)
+    assert [segment.base_offset for segment in log.log.segments] == [0, 30]
+    (entry,) = decode_producer_snapshot(vfs.read(f"/d/p-0/{30:020d}.snapshot"), "30")
+    assert entry.last_sequence == 29
+    assert (log.producers.end_offset, log.end_offset) == (31, 31)
