@@ -47,7 +47,7 @@ class Copies:
         self._files = itertools.count()
         self._processes = {name: self._start(name) for name in COPIERS}
         self.kills = self.ended = 0
-        """How many got SIGKILL, and how many ended by themselves: their ids were fenced."""
+        """Counts of those that got SIGKILL, and that ended by themselves: fenced."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
