@@ -2,6 +2,9 @@
 
 Pure functions of its metadata. A request that comes again is answered as the first was, where that
 is certain: with transaction.version 2 the epoch before tells the repetition from the next request.
+While a transaction ends, which Kafka has as a pending transition, a request is to come again: its
+producer may use the next epoch already. Only verification, and an EndTxn without a bump, look at
+the producer first.
 
     With transaction.version 2, by the epoch that an EndTxn has (the last is the one before):
 
@@ -87,10 +90,10 @@ def init_producer_id(
     expected = request.expected
     if before is None:
         return _new_id(new_producer_id, request, now_ms)
-    if expected is not None and not _may_be(expected, before):
-        return _FENCED
     if before.state in PREPARED:
         return _CONCURRENT
+    if expected is not None and not _may_be(expected, before):
+        return _FENCED
     if before.state is S.ONGOING:
         return fence(before, transaction_version, now_ms)
     if expected is not None and expected.producer_epoch not in (before.producer_epoch, last_epoch):
@@ -156,6 +159,8 @@ def add_partitions(
     now_ms: int,
 ) -> Decision:
     """Add partitions to the transaction of a producer, which begins with the first."""
+    if before is not None and before.state in PREPARED:
+        return _CONCURRENT
     refused = _refusal(before, producer)
     if refused is not None:
         return refused
@@ -209,6 +214,8 @@ def end_transaction(
         return _OTHER_PRODUCER
     if before.producer_epoch != producer.producer_epoch:
         return _FENCED
+    if before.state in PREPARED:
+        return _CONCURRENT
     if before.state is S.ONGOING:
         after = transitions.prepared(
             before, is_commit=is_commit, client_version=0, next_producer_id=NONE, now_ms=now_ms
@@ -225,14 +232,12 @@ def _end_with_bump(
     new_producer_id: NewProducerId,
     now_ms: int,
 ) -> Decision:
-    if before is None:
-        return _OTHER_PRODUCER
-    epoch, is_bumped = producer.producer_epoch, before.producer_epoch == producer.producer_epoch + 1
-    is_again = is_bumped or _is_rotated(before, producer)
     refused = _refusal_with_bump(before, producer)
     if refused is not None:
         return refused
-    if before.state in PREPARED or is_again:
+    assert before is not None, "its absence is refused"
+    epoch, is_bumped = producer.producer_epoch, before.producer_epoch == producer.producer_epoch + 1
+    if is_bumped or _is_rotated(before, producer):
         return _again(before, is_commit=is_commit, producer=before.producer)
     if is_commit and before.state is not S.ONGOING:
         return _INVALID_STATE
@@ -257,17 +262,19 @@ def _is_rotated(before: TransactionMetadata, producer: ProducerIdAndEpoch) -> bo
 
 
 def _refusal_with_bump(
-    before: TransactionMetadata, producer: ProducerIdAndEpoch
+    before: TransactionMetadata | None, producer: ProducerIdAndEpoch
 ) -> ApiError | None:
     """The refusal of a producer that has neither the epoch of the id nor the one before."""
+    if before is None:
+        return _OTHER_PRODUCER
+    if before.state in PREPARED:
+        return _CONCURRENT  # the client may know the next epoch, or producer id, already
     is_rotated = _is_rotated(before, producer)
     if before.producer_id != producer.producer_id and not is_rotated:
         return _OTHER_PRODUCER
     is_current = before.producer_epoch == producer.producer_epoch
     is_bumped = before.producer_epoch == producer.producer_epoch + 1
-    if before.state in PREPARED:
-        is_known = is_bumped
-    elif before.state in (S.COMPLETE_COMMIT, S.COMPLETE_ABORT):
+    if before.state in (S.COMPLETE_COMMIT, S.COMPLETE_ABORT):
         is_known = is_current or is_bumped or is_rotated
     else:
         is_known = is_current
@@ -277,12 +284,8 @@ def _refusal_with_bump(
 def _again(
     before: TransactionMetadata, *, is_commit: bool, producer: ProducerIdAndEpoch
 ) -> Decision:
-    """The answer to an end of a transaction that has ended, or is ending."""
-    prepared, complete = (
-        (S.PREPARE_COMMIT, S.COMPLETE_COMMIT) if is_commit else (S.PREPARE_ABORT, S.COMPLETE_ABORT)
-    )
-    if before.state is prepared:
-        return _CONCURRENT
+    """The answer to an end of a transaction that has ended."""
+    complete = S.COMPLETE_COMMIT if is_commit else S.COMPLETE_ABORT
     return Change(producer=producer) if before.state is complete else _INVALID_STATE
 
 
