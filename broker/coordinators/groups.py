@@ -2,16 +2,13 @@
 
 from collections.abc import Callable, Mapping
 
-import msgspec
-
 from broker.coordinators.coordinator import Coordinator, ShardSettings
 from broker.services import Services
 from coordinator.group.classic.room import ClassicRoom
-from coordinator.group.classic.settings import ClassicSettings
+from coordinator.group.config import GroupCoordinatorConfig
 from coordinator.group.consumer.groups import ConsumerGroups
-from coordinator.group.consumer.settings import ConsumerSettings
 from coordinator.group.image import GroupsImage
-from coordinator.group.machine import GroupMachine, OffsetsConfig
+from coordinator.group.machine import GroupMachine
 from coordinator.group.rules_by_kind import RulesByKind
 from coordinator.records.kinds import CONSUMER_OFFSETS
 from coordinator.runtime.shard import Shard
@@ -19,20 +16,7 @@ from metadata.delta import MetadataDelta
 from metadata.image import Image
 from metadata.records import CONFIG_GROUP
 from replication.replica_manager import ReplicaManager
-from wire.batches.compression import Codec
 from wire.types import TopicIdPartition
-
-
-class GroupCoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of the coordinator of groups, with Kafka's defaults."""
-
-    offsets: OffsetsConfig = OffsetsConfig()
-    classic: ClassicSettings = ClassicSettings()
-    consumer: ConsumerSettings = ConsumerSettings()
-    load_bytes_max: int = 5 * 1024 * 1024
-    """`offsets.load.buffer.size`"""
-    codec: Codec = Codec.NONE
-    """`offsets.topic.compression.codec`"""
 
 
 class GroupCoordinator(Coordinator[GroupsImage]):

@@ -5,7 +5,7 @@ from collections import Counter
 import msgspec
 import pytest
 
-from broker.apis import fetch
+from broker.apis.records import fetch
 from broker.clients.request_metrics import FETCH_FOLLOWER
 from quorum_controller.security.authorization import (
     CLUSTER_NAME,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.coordinators.groups import GroupCoordinatorConfig
+from coordinator.group.config import GroupCoordinatorConfig
 from coordinator.group.machine import OffsetsConfig
 from coordinator.records.group import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from coordinator.records.schema import CoordinatorRecord

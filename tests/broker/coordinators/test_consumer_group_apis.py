@@ -11,9 +11,9 @@ from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbea
 from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i32, i32Timedelta
 
-from broker.apis.consumer_groups import DENIED_TOPICS
-from broker.coordinators.groups import GroupCoordinatorConfig
+from broker.apis.groups.consumer_groups import DENIED_TOPICS
 from broker.events import TimeAdvanced
+from coordinator.group.config import GroupCoordinatorConfig
 from coordinator.group.consumer.settings import Bounded, ConsumerSettings
 from metadata.features import GROUP_VERSION
 from metadata.records import CONFIG_GROUP, FeatureLevelRecord

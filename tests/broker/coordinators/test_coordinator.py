@@ -3,8 +3,8 @@
 import pytest
 
 from broker.coordinators import loading
-from broker.coordinators.groups import GroupCoordinatorConfig
 from broker.events import FramesReceived, TimeAdvanced
+from coordinator.group.config import GroupCoordinatorConfig
 from coordinator.group.machine import OffsetsConfig
 from coordinator.records.kinds import CONSUMER_OFFSETS
 from coordinator.runtime.batches import EncodedRecord, records_batch

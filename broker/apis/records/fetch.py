@@ -11,8 +11,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from broker.apis.access import Access
-from broker.apis.current_leaders import CurrentLeaders
 from broker.apis.named_partitions import key_of, name_of
+from broker.apis.records.current_leaders import CurrentLeaders
 from broker.clients.call import Call
 from broker.clients.request_metrics import kind_of_fetch
 from broker.effects import Part

@@ -7,17 +7,16 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from broker.apis.access import Access
-from broker.apis.offset_topics import (
+from broker.apis.offsets.offset_topics import (
     TOPIC_ID_VERSION_MIN,
     OffsetTopics,
     Rows,
     all_of,
-    forget,
     merged,
     named,
     throttle,
 )
-from broker.clients.call import Call
+from broker.clients.call import Call, forget
 from broker.coordinators.groups import GroupCoordinator, machine_of
 from coordinator.group.offsets.commits import commit_offsets
 from coordinator.group.offsets.requests import (

@@ -14,8 +14,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from broker.apis.access import Access
-from broker.apis.offset_topics import OffsetTopics, Rows, all_of, forget, merged
-from broker.clients.call import Call
+from broker.apis.offsets.offset_topics import OffsetTopics, Rows, all_of, merged
+from broker.clients.call import Call, forget
 from broker.coordinators.groups import GroupCoordinator, machine_of
 from broker.coordinators.verification import (
     TXN_OFFSET_COMMIT_OPERATIONS,

@@ -133,7 +133,3 @@ def named(version: int, name: str, topic_id: TopicId) -> dict[str, Any]:
 def throttle(version: int) -> dict[str, Any]:
     """Fields of a response for the throttle time."""
     return {"throttle_time": NO_TIME} if version >= THROTTLE_VERSION_MIN else {}
-
-
-def forget() -> None:
-    """Let a call go whose client has gone: what it asked for is done all the same."""
