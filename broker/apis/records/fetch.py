@@ -288,7 +288,7 @@ class Fetch:
             throttle_time_ms=throttle_ms,
             code=response.code,
             session_id=response.session_id,
-            endpoints=leaders.endpoints,
+            endpoints=() if is_follower else leaders.endpoints,  # as Kafka 4 answers
         )
         unsent: dict[PartitionKey, FileSlice] = {
             (read.row.topic, read.row.partition): read.records
