@@ -121,19 +121,25 @@ class AsRecorded(Driven):
         self.publish()
         self.connect()
 
+    def settle(self) -> None:
+        """Step until nothing is to be done at once."""
+        while self.broker.next_deadline_ms() <= self.now_ms:
+            self.step(TimeAdvanced())
+
     def asked(self, frame: bytes, meanwhile: Callable[[], list[Effect]] = list) -> bytes:
         """The answer to a frame, at the latest when a client would not wait on.
 
         What happens meanwhile does so before any time has passed.
         """
         effects = self.step(FramesReceived(1, [bytearray(frame)])) + meanwhile()
-        for _ in range(3):
+        for _ in range(10):
             self.asks += [each for each in effects if isinstance(each, Ask)]
             sent = b"".join(content(each.parts) for each in effects if isinstance(each, SendParts))
             if sent:
                 assert int.from_bytes(sent[:4], "big") == len(sent) - 4, "one answer"
                 return sent[4:]
-            self.now_ms += WAIT_MS
+            if self.broker.next_deadline_ms() > self.now_ms:
+                self.now_ms += WAIT_MS
             effects = self.step(TimeAdvanced())
         raise AssertionError("no answer")
 

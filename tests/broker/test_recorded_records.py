@@ -123,11 +123,11 @@ def block(first_id: int) -> Any:
     )
 
 
-@pytest.mark.parametrize(
-    "pair",
-    [p for p in answered("INIT_PRODUCER_ID") if bodies(p)[0]["transactionalId"] is None],
-    ids=name,
-)
+IDS = [p for p in answered("INIT_PRODUCER_ID") if bodies(p)[0]["transactionalId"] is None]
+"""Of producers without transactions."""
+
+
+@pytest.mark.parametrize("pair", IDS, ids=name)
 def test_init_producer_id_without_a_transaction(pair: Pair) -> None:
     """The first one gets no id: the broker asks the controller for some."""
     broker = AsRecorded(node_of(pair))

@@ -123,6 +123,8 @@ def test_keys_of_other_types() -> None:
     broker = Coordinated(access=AccessRules())
     answer = broker.find("t", version=3, key_type=1)
     assert code(answer) == "transactional_id_authorization_failed"
+    assert answer.error_message == "Transactional Id authorization failed."
+    assert broker.find("g", version=3).error_message == "Group authorization failed."
     broker.allow(Operation.DESCRIBE, "t", ResourceType.TRANSACTIONAL_ID)
     answer = broker.find("t", version=3, key_type=1)
     assert code(answer) == "coordinator_not_available"
