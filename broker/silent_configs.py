@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from broker.cleaning.cleaner_settings import DYNAMIC_KEYS
+from broker.replicas.broker_settings import DYNAMIC_KEYS as BROKER_KEYS
 from broker.replicas.replica_moves import RATE
 from broker.replicas.topic_settings import ACTED_ON_ELSEWHERE, NO_EFFECT, VERIFICATION_KEY
 from metadata.config_schema import topic_configs
@@ -19,7 +20,7 @@ from wire.types import NodeId
 
 _TOPIC_KEYS: Final = frozenset(NO_EFFECT) - ACTED_ON_ELSEWHERE
 _OWN: Final = frozenset({LEADER_RATE, FOLLOWER_RATE, RATE, CORDONED_LOG_DIRS, VERIFICATION_KEY})
-_BROKER_KEYS: Final = (_OWN | DYNAMIC_KEYS) | {
+_BROKER_KEYS: Final = (_OWN | DYNAMIC_KEYS | BROKER_KEYS) | {
     synonym.name
     for name, definition in topic_configs().items()
     if name not in _TOPIC_KEYS

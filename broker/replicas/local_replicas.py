@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from broker.config import RecordsConfig
 from broker.effects import DirectoryFailed, Log, LogLevel, Ready
+from broker.replicas.broker_settings import broker_settings
 from broker.replicas.directory_assignments import DirectoryAssignments
 from broker.replicas.hosted_partitions import Hosted, HostedPartitions
 from broker.replicas.image_queue import Change, ImageQueue, PartitionChanges
@@ -86,6 +87,7 @@ class LocalReplicas:
         self._failed: set[str] = set()
         self._all = HostedPartitions()
         self._hosted = self._all.by_key
+        self._own = broker_settings(config, EMPTY)
         self.settings = TopicSettingsOf(config.node_id, dict(config.properties))
         self.manager = LogManager(
             disk.vfs,
@@ -180,6 +182,7 @@ class LocalReplicas:
             self._drop(key)
             yield Change.PARTITION
         changed_topics = self.settings.publish(image, delta)
+        yield from self._take_settings(image)
         self.cleaner.publish(image)
         for topic, key in changes.taken():
             self._take(key, topic, _registration(image, key))
@@ -202,6 +205,18 @@ class LocalReplicas:
         self.cleaner.deleted(hosted.name)
         self._files.delete(hosted.name)
         self._readiness.has_log_or_none(key)
+
+    def _take_settings(self, image: Image) -> Iterator[Change]:
+        """Apply the settings of the broker, where they are others."""
+        before, self._own = self._own, broker_settings(self._config, image)
+        if self._own.producer_expiration_ms != before.producer_expiration_ms:
+            self.manager.expire_producers_after(self._own.producer_expiration_ms)
+        if self._own.fetchers == before.fetchers:
+            return
+        self._fetchers.count = self._own.fetchers
+        for key, hosted in list(self._hosted.items()):
+            self._fetchers.move(key, hosted.name[0], hosted.partition.leader_epoch)
+            yield Change.PARTITION
 
     def _configured(self, topic: str) -> Iterator[Change]:
         """Apply the settings of a topic, which changed."""
