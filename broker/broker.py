@@ -166,6 +166,7 @@ class Broker:
             self.config.groups,
             self._replicas,
             self._services,
+            node_id=self.config.node_id,
             image=self._newest_image,
             on_failure=self._on_disk_failure,
         )

@@ -5,6 +5,7 @@ import pytest
 from broker.effects import Log, LogLevel
 from broker.silent_configs import SilentConfigs
 from metadata.config_schema import broker_configs
+from metadata.records import CONFIG_GROUP
 from tests.broker.brokers import Driven
 from tests.broker.metadata_log import B, MetadataLog
 from wire.types import NodeId
@@ -32,7 +33,6 @@ REASONS = {
     "group.share.": "there are no share groups",
     "share.": "there are no share groups",
     "group.streams.": "there are no streams groups",
-    "group.consumer.assignment.interval.ms": "each change of a group is assigned at once",
     "group.coordinator.cached.buffer.max.bytes": "no buffer is kept",
 }
 """Begins of keys without effect."""
@@ -98,6 +98,18 @@ def test_a_broker_logs_them() -> None:
     assert logged == [Log(LogLevel.WARN, "configuration_without_effect", fields)]
     driven.metadata.broker_config("num.network.threads", "3")
     assert [each for each in driven.publish() if isinstance(each, Log)] == []
+
+
+def test_configs_of_share_and_streams_groups_are_named() -> None:
+    log, silent = MetadataLog(), SilentConfigs(NodeId(1))
+    for key in (
+        "consumer.session.timeout.ms",
+        "share.isolation.level",
+        "streams.session.timeout.ms",
+    ):
+        log.set(CONFIG_GROUP, "g", key, "1")
+    expected = ["share.isolation.level", "streams.session.timeout.ms"]
+    assert silent.publish(*log.take()) == expected
 
 
 def test_each_key_that_kafkas_brokers_change_while_they_run_acts_or_is_named() -> None:
