@@ -12,6 +12,7 @@ from broker.apis.offsets.offset_topics import (
     OffsetTopics,
     Rows,
     all_of,
+    failed,
     merged,
     named,
     throttle,
@@ -78,11 +79,8 @@ class OffsetCommit:
         )
 
         def answer(result: tuple[TopicResult, ...] | ApiError) -> None:
-            if isinstance(result, ApiError):
-                rows = [all_of(*row, result.code) for row in asked]
-                call.answer(_committed(version, rows))
-            else:
-                call.answer(_committed(version, merged(refused, result)))
+            rows = failed(topics, result.code) if isinstance(result, ApiError) else result
+            call.answer(_committed(version, merged(refused, rows)))
 
         self._commit(call, commit, answer)
 

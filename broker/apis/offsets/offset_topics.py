@@ -117,6 +117,16 @@ def merged(refused: Rows, results: Iterable[TopicResult]) -> Rows:
     return list(rows.values())
 
 
+def failed(topics: Iterable[TopicCommit], code: ErrorCode) -> tuple[TopicResult, ...]:
+    """One code for all that the coordinator was to judge; what was refused before has its own."""
+    return tuple(
+        TopicResult(
+            topic.name, topic.topic_id, tuple((row.partition, code) for row in topic.partitions)
+        )
+        for topic in topics
+    )
+
+
 def all_of(name: str, topic_id: TopicId, partitions: Sequence[Any], code: ErrorCode) -> TopicResult:
     """One code for all partitions that are asked for."""
     codes = tuple((int(each.partition_index), code) for each in partitions)
