@@ -27,6 +27,7 @@ from broker.replicas.log_loading import LogLoading
 from broker.replicas.partition_files import PartitionFiles
 from broker.replicas.readiness import Readiness
 from broker.replicas.replica_moves import MoveListener, ReplicaMoves
+from broker.replicas.stored_logs import StoredLogs
 from broker.replicas.topic_settings import TopicSettingsOf
 from broker.replicas.upkeep import Upkeep
 from broker.services import Disk, Services
@@ -97,12 +98,13 @@ class LocalReplicas:
             producer_expiration_ms=config.upkeep.producer_expiration_ms,
         )
         self._assignments = DirectoryAssignments(config.node_id)
-        self._files = PartitionFiles(self.manager, services, self.fail)
+        logs = StoredLogs(self.manager, disk.vfs, services)
+        self._files = PartitionFiles(logs, self.fail)
         self.loading = LogLoading(
             config, disk, self.manager, services, failed=self.fail, loaded=self._logs_loaded
         )
         self.choice = LogDirChoice(config, self.manager)
-        self._flushes = LogFlushes(self.manager, services, self.fail)
+        self._flushes = LogFlushes(logs, self.fail)
         self.upkeep = Upkeep(
             self.manager,
             disk,
