@@ -8,7 +8,8 @@ Interface:
 - `events`, `effects`: the exchange with the driver, and through it with the kernel of the node.
 - `clients.call.Call`: one request, for a handler to answer now or later, once.
 
-Rooms: `clients` (connections, calls, quotas), `apis` (handlers), `replicas` (logs and partitions of
-this broker, as images say).
+Rooms: `clients` (connections, calls, quotas), `apis` (handlers, joined by `handlers`), `replicas`
+(logs and partitions of this broker, as images say), `coordinators`, `cleaning`. Which may import
+which is a contract in pyproject.toml.
 Not in it: sockets and threads (node/), the rules of partitions (replication/), files (storage/).
 """

@@ -11,38 +11,28 @@ from copy import copy
 from typing import Any, Final
 
 from broker.apis.access import Access
-from broker.apis.alter_log_dirs import AlterReplicaLogDirs
-from broker.apis.delete_records import DeleteRecords
-from broker.apis.fetch import Fetch
-from broker.apis.find_coordinator import FindCoordinator
-from broker.apis.groups import group_handlers
-from broker.apis.leader_epochs import OffsetForLeaderEpoch
-from broker.apis.list_offsets import ListOffsets
-from broker.apis.log_dirs import DescribeLogDirs
 from broker.apis.named_partitions import NamedPartitions
-from broker.apis.produce import Produce
-from broker.apis.producers import DescribeProducers
 from broker.awaited import Asks, Work
+from broker.clients.call import Handler
 from broker.clients.client_quotas import ClientQuotas
-from broker.clients.front import Front, Handler, used_interval_ms
+from broker.clients.front import Front
 from broker.clients.request_metrics import RequestMetrics
+from broker.clients.use_notes import used_interval_ms
 from broker.config import RecordsConfig
 from broker.coordinators.groups import GroupCoordinator
-from broker.coordinators.topics import InternalTopics
-from broker.coordinators.transaction_parts import Neighbours, TransactionParts
+from broker.due_parts import DueParts
 from broker.effects import Effect, Log, LogLevel
 from broker.event_queue import EventQueue
-from broker.event_tables import front_table, links_table
+from broker.event_tables import front_table, later_table
 from broker.events import (
-    Answered,
     BrokerEpochChanged,
     Event,
     ImagePublished,
     Now,
     StopRequested,
     TimeAdvanced,
-    WorkDone,
 )
+from broker.handlers import Served, group_handlers, record_handlers
 from broker.leader_links import LeaderLinks
 from broker.producer_id_blocks import ProducerIdBlocks
 from broker.pulse import Pulse
@@ -58,17 +48,17 @@ from broker.replicas.local_replicas import LocalReplicas
 from broker.replicas.replica_views import LocalReplicaView, ReplicaFetchView, replica_view
 from broker.services import Disk, Services
 from broker.silent_configs import SilentConfigs
+from broker.transaction_parts import Neighbours, TransactionParts
 from metadata.image import EMPTY, Image
 from metadata.image import Broker as BrokerRegistration
 from network.clock import Clock
 from network.memory_pool import MemoryPool
-from network.timers import NEVER_MS, SelfTimed
 from network.turn_budget import TurnBudget, Turns
 from replication.counters import Counters
 from replication.follower.fetchers import Fetchers
 from replication.follower.follower_broker import FollowerBroker
 from replication.leader.alter_partition import AlterPartitions
-from replication.leader.fetch_session import FetchManager, FetchSessionCache
+from replication.leader.fetch_session import FetchSessionCache
 from replication.leader.fetching import ReadRules
 from replication.leader.flush_gate import Flushed
 from replication.leader.leadership import Changed, LocalBroker
@@ -77,18 +67,7 @@ from replication.replica_manager import ReplicaListener, ReplicaManager
 from replication.throttle import ReplicationQuotas
 from storage.cleaner.session import InlineSession, OpenSession
 from storage.vfs import Vfs
-from wire.api_keys import (
-    ALTER_PARTITION,
-    ALTER_REPLICA_LOG_DIRS,
-    DELETE_RECORDS,
-    DESCRIBE_LOG_DIRS,
-    DESCRIBE_PRODUCERS,
-    FETCH,
-    FIND_COORDINATOR,
-    LIST_OFFSETS,
-    OFFSET_FOR_LEADER_EPOCH,
-    PRODUCE,
-)
+from wire.api_keys import ALTER_PARTITION
 from wire.random_ids import random_uuid
 from wire.types import BrokerEpoch, NodeId, Rng, TopicIdPartition
 
@@ -161,18 +140,20 @@ class Broker:
         self._sessions = FetchSessionCache(config.fetch_session_slots, rng)
         self.memory = MemoryPool(config.queued_bytes_max, nanoseconds)
         """Of the requests of clients: the driver takes it for the frames that it receives."""
-        handlers = self._handlers(vfs, disk.new_uuid)
+        handlers = self._handlers(disk)
         self.apis = frozenset(handlers)
         """Keys of the APIs that are served here, and not by the kernel."""
         self._front = self._make_front(handlers)
         self._is_serving = False
         self._pulse = Pulse(self._clock, self._effects, self._work)
-        self._timed: tuple[SelfTimed, ...] = (
+        timed = (
             self._front, self._replicas, self._local, self._fetchers, self._links,
             self._groups, self._transactions.coordinator, self._transactions.verifier, self._pulse,
         )  # fmt: skip
-        self._later = EventQueue(self._later_table(), self._budget)
-        self._takes = self._event_table()
+        self._timed = DueParts(timed)
+        later = later_table(self._links, self._asks, self._work)
+        self._later = EventQueue(later, self._budget)
+        self._takes = self._event_table(later)
         parts = (
             self._front, self._later, self._fetchers, self._local, self._groups,
             self._transactions.coordinator, self._local.upkeep,
@@ -185,6 +166,7 @@ class Broker:
             self.config.groups,
             self._replicas,
             self._services,
+            node_id=self.config.node_id,
             image=self._newest_image,
             on_failure=self._on_disk_failure,
         )
@@ -262,48 +244,29 @@ class Broker:
             ),
         )
 
-    def _handlers(self, vfs: Vfs, new_uuid: Callable[[], bytes]) -> dict[int, Handler]:
+    def _handlers(self, disk: Disk) -> dict[int, Handler]:
         """Make the handlers of the APIs about records."""
-        config, image, replicas = self.config, self._newest_image, self._replicas
-        access, partitions = self._access, self._partitions
-        topics = InternalTopics(self._services, dict(config.properties))
-        offsets = ListOffsets(partitions, access, self._on_disk_failure)
-        local = self._local
-        log_dirs = DescribeLogDirs(
-            config, image, access, local.logs_in, self._moves.futures_in, vfs.volume
-        )
-        alter_log_dirs = AlterReplicaLogDirs(
-            config,
-            partitions,
-            access,
-            local=local,
-            choice=local.choice,
+        served = Served(
+            config=self.config,
+            image=self._newest_image,
+            access=self._access,
+            partitions=self._partitions,
+            replicas=self._replicas,
+            local=self._local,
             moves=self._moves,
-            image=image,
-        )
-        fetch = Fetch(
-            replicas,
-            FetchManager(self._sessions),
-            access,
-            image=image,
-            clock=self._clock,
-            bytes_max=config.fetch_bytes_max,
+            groups=self._groups,
+            sessions=self._sessions,
+            verifier=self._transactions.verifier,
+            throttles=self._throttles,
             counters=self._counters,
-            quota=self._throttles.leader,
+            services=self._services,
+            vfs=disk.vfs,
+            new_uuid=disk.new_uuid,
+            on_failure=self._on_disk_failure,
         )
         return {
-            PRODUCE: Produce(
-                replicas, access, image, verifier=self._transactions.verifier, clock=self._clock
-            ).serve,
-            FETCH: fetch.serve,
-            LIST_OFFSETS: offsets.serve,
-            DELETE_RECORDS: DeleteRecords(partitions, access, replicas).serve,
-            OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpoch(partitions, access).serve,
-            DESCRIBE_LOG_DIRS: log_dirs.serve,
-            ALTER_REPLICA_LOG_DIRS: alter_log_dirs.serve,
-            DESCRIBE_PRODUCERS: DescribeProducers(partitions, access).serve,
-            FIND_COORDINATOR: FindCoordinator(access, image, topics.create).serve,
-            **group_handlers(self._groups, access, image, new_uuid),
+            **record_handlers(served),
+            **group_handlers(served),
             **self._transactions.handlers,
         }
 
@@ -318,24 +281,15 @@ class Broker:
             used_interval_ms=used_interval_ms(self.config.idle_ms_max),
         )
 
-    def _event_table(self) -> dict[type, Callable[[Any], None]]:
+    def _event_table(self, later: Iterable[type]) -> dict[type, Callable[[Any], None]]:
         """Return the function of each kind of event that a step takes at once."""
-        later = self._later.put
         return {
             **front_table(self._front),
-            **dict.fromkeys(self._later_table(), later),
+            **dict.fromkeys(later, self._later.put),
             ImagePublished: self._publish,
             BrokerEpochChanged: self._on_epoch,
             StopRequested: self._stop,
             TimeAdvanced: lambda _: None,  # timers run in `settle`
-        }
-
-    def _later_table(self) -> dict[type, Callable[[Any], None]]:
-        """Return the function of each kind of event that waits for its share of a turn."""
-        return {
-            **links_table(self._links),
-            Answered: lambda event: self._asks.on_answer(event.token, event.answer),
-            WorkDone: lambda event: self._work.on_done(event.token, event.error),
         }
 
     # ---- the driver's side -------------------------------------------------------------------
@@ -356,27 +310,13 @@ class Broker:
             self._is_serving = True
             self._front.serve()
             self._pulse.begin()
-        now_ms, deadline_ms, has_ticked = self._clock.now_ms, NEVER_MS, False
-        for part in self._timed:
-            next_ms = part.next_ms()
-            if next_ms is None:
-                continue
-            if next_ms <= now_ms:
-                part.tick()
-                has_ticked = True
-            elif next_ms < deadline_ms:
-                deadline_ms = next_ms
+        first_ms = self._timed.tick(self._clock.now_ms)
         self._propose()  # what is due made the replicas tick
         effects = self._taken()
-        self._deadline_ms = self._earliest_ms() if has_ticked else deadline_ms
+        self._deadline_ms = self._timed.first_ms() if first_ms is None else first_ms
         if self._turns.is_busy:
-            self._deadline_ms = now_ms
+            self._deadline_ms = self._clock.now_ms
         return effects
-
-    def _earliest_ms(self) -> int:
-        """Time at which the first part is due, after one of them has changed."""
-        times = [part.next_ms() for part in self._timed]
-        return min((each for each in times if each is not None), default=NEVER_MS)
 
     def next_deadline_ms(self) -> int:
         """Return the latest time of the next TimeAdvanced."""

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from broker.coordinators.groups import GroupCoordinatorConfig
+from coordinator.group.config import GroupCoordinatorConfig
 from coordinator.transaction.config import TransactionsConfig
 from network.sampled_rate import QuotaWindow
 from quorum_controller.security.authorization import AccessRules

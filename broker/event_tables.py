@@ -1,10 +1,12 @@
-"""The events of clients' connections and of peers, each with the function that takes it."""
+"""The events of clients' connections, of peers and of the node, each with what takes it."""
 
 from collections.abc import Callable
 from typing import Any
 
+from broker.awaited import Asks, Work
 from broker.clients.front import Front
 from broker.events import (
+    Answered,
     ConnectionBroken,
     ConnectionClosed,
     ConnectionOpened,
@@ -14,6 +16,7 @@ from broker.events import (
     PeerBytes,
     PeerConnected,
     PeerDisconnected,
+    WorkDone,
 )
 from broker.leader_links import LeaderLinks
 
@@ -34,10 +37,12 @@ def front_table(front: Front) -> dict[type, Callable[[Any], None]]:
     }
 
 
-def links_table(links: LeaderLinks) -> dict[type, Callable[[Any], None]]:
-    """Return the functions of the events of peers."""
+def later_table(links: LeaderLinks, asks: Asks, work: Work) -> dict[type, Callable[[Any], None]]:
+    """Return the functions of the events that wait for their share of a turn."""
     return {
         PeerBytes: lambda event: links.on_bytes(event.peer_id, event.data),
         PeerConnected: lambda event: links.on_connected(event.peer_id),
         PeerDisconnected: lambda event: links.on_disconnected(event.peer_id, refused=event.refused),
+        Answered: lambda event: asks.on_answer(event.token, event.answer),
+        WorkDone: lambda event: work.on_done(event.token, event.error),
     }

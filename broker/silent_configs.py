@@ -8,18 +8,32 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from broker.cleaning.cleaner_settings import DYNAMIC_KEYS
+from broker.replicas.broker_settings import DYNAMIC_KEYS as BROKER_KEYS
 from broker.replicas.replica_moves import RATE
 from broker.replicas.topic_settings import ACTED_ON_ELSEWHERE, NO_EFFECT, VERIFICATION_KEY
+from coordinator.group.consumer.settings import DYNAMIC_ASSIGNMENT_INTERVAL_MS
 from metadata.config_schema import topic_configs
 from metadata.cordoned_directories import CORDONED_LOG_DIRS
 from metadata.delta import MetadataDelta
 from metadata.image import CONFIG_BROKER, CONFIG_TOPIC, Image
+from metadata.records import CONFIG_GROUP
 from replication.throttle import FOLLOWER_RATE, LEADER_RATE
 from wire.types import NodeId
 
 _TOPIC_KEYS: Final = frozenset(NO_EFFECT) - ACTED_ON_ELSEWHERE
-_OWN: Final = frozenset({LEADER_RATE, FOLLOWER_RATE, RATE, CORDONED_LOG_DIRS, VERIFICATION_KEY})
-_BROKER_KEYS: Final = (_OWN | DYNAMIC_KEYS) | {
+_OWN: Final = frozenset(
+    {
+        LEADER_RATE,
+        FOLLOWER_RATE,
+        RATE,
+        CORDONED_LOG_DIRS,
+        VERIFICATION_KEY,
+        DYNAMIC_ASSIGNMENT_INTERVAL_MS,
+    }
+)
+_GROUP_KEYS: Final = "consumer."
+"""Begin of the keys of groups that are acted on: there are no share and no streams groups."""
+_BROKER_KEYS: Final = (_OWN | DYNAMIC_KEYS | BROKER_KEYS) | {
     synonym.name
     for name, definition in topic_configs().items()
     if name not in _TOPIC_KEYS
@@ -53,5 +67,7 @@ class SilentConfigs:
     def _without_effect(self, kind: int, name: str, configs: Mapping[str, str]) -> Iterator[str]:
         if kind == CONFIG_TOPIC:
             yield from _TOPIC_KEYS.intersection(configs)
+        elif kind == CONFIG_GROUP:
+            yield from (key for key in configs if not key.startswith(_GROUP_KEYS))
         elif kind == CONFIG_BROKER and name in self._brokers:
             yield from set(configs) - _BROKER_KEYS

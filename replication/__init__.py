@@ -5,7 +5,8 @@ Interface:
   `make_follower`, `append_as_leader`, `append_as_follower`, `fetch`, `truncate_to_leader`,
   `offset_for_timestamp`, `delete_records_on_leader`, `maybe_shrink_isr`, `on_answer`. A refusal is
   an `ErrorCode`; what a step changed is returned (`leader.leadership.Changed`,
-  `partition.Transition`).
+  `roles.Transition`).
+- `roles`: those of a partition that this broker does not lead, and settings of its topic.
 - `leader.leadership.Leadership`: the same partition at its leader, as `leader.delayed.Leader` sees
   it; a part of it: `log_ends.LogEnds`.
 - `follower.fetchers`: partitions to fetch, by leader; `follower.fetcher` is one link to a leader.

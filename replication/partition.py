@@ -39,8 +39,9 @@ from replication.leader.leadership import (
 )
 from replication.leader.replica import is_stale
 from replication.log_ends import LogEnds
-from replication.log_offsets import LogOffsetMetadata, LogOffsetSnapshot
-from replication.reading import Fetched, offset_for_timestamp, without_records
+from replication.log_offsets import LogOffsetSnapshot
+from replication.reading import Fetched, offset_for_timestamp, with_records, without_records
+from replication.roles import Following, Offline, PartitionSettings, Transition
 from storage.logs.append_info import UnexpectedOffsetError
 from storage.logs.log_validator import Checked, LogValidator
 from storage.logs.unified_log import FetchIsolation, UnifiedLog
@@ -49,43 +50,7 @@ from storage.producers.verification import VerificationGuard
 from storage.segments.timestamp_lookup import Spend, TimestampAndOffset, spend_nothing
 from wire.batches.batch import Batch, BatchHeader
 from wire.errors import ErrorCode
-from wire.types import LeaderEpoch, NodeId, Offset, OffsetAndEpoch, PartitionEpoch
-
-
-class Following(msgspec.Struct, frozen=True):
-    """Role of a follower; without a leader while there is none."""
-
-    leader_id: NodeId | None
-    leader_epoch: LeaderEpoch
-    partition_epoch: PartitionEpoch
-
-
-class Offline(msgspec.Struct, frozen=True):
-    """Role without a log, or without metadata; the epochs are the last that were taken."""
-
-    code: ErrorCode = ErrorCode.not_leader_or_follower
-    leader_epoch: LeaderEpoch = LeaderEpoch(-1)
-    partition_epoch: PartitionEpoch = PartitionEpoch(-1)
-
-
-class PartitionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of the topic."""
-
-    min_insync_replicas: int = 1
-    deletes: bool = True
-    """True if `cleanup.policy` has `delete`."""
-
-
-class Transition(msgspec.Struct, frozen=True, kw_only=True):
-    """Change of the role by metadata."""
-
-    is_taken: bool = False
-    """False for metadata that are older than what is known, or wait for the log."""
-    is_new_leader: bool = False
-    """True if this broker was not the leader, and is."""
-    is_new_leader_epoch: bool = False
-    """True if a follower has to fetch from the start of another epoch, maybe from another."""
-    changed: Changed = UNCHANGED
+from wire.types import LeaderEpoch, Offset, OffsetAndEpoch, PartitionEpoch
 
 
 class Partition:
@@ -389,31 +354,24 @@ class Partition:
         fetched = without_records(log, request)
         if isinstance(fetched, ErrorCode) or fetched.diverging_epoch is not None:
             return fetched
-        offset = request.fetch_offset
         follower_id = params.replica_id if updates_replica else None
         if follower_id is not None and is_stale(
             params.replica_epoch, self._broker.broker_of(follower_id)
         ):
             return ErrorCode.not_leader_or_follower
-        records = log.slice(offset, max_bytes, params.isolation, at_least_one=at_least_one)
-        base_offset, position = (
-            log.place_of(offset)
-            if records is None
-            else (records.segment_base_offset, records.position)
+        fetched = with_records(log, fetched, max_bytes, params.isolation, at_least_one=at_least_one)
+        if follower_id is None:
+            return fetched
+        assert isinstance(self.role, Leadership), f"{follower_id=} is no replica here"
+        changed = self.role.record_fetch(
+            follower_id,
+            fetched.start,
+            request.log_start_offset,
+            leader_end_offset=fetched.log_end_offset,
+            broker_epoch=params.replica_epoch,
+            now_ms=now_ms,
         )
-        start = LogOffsetMetadata(offset, (Offset(base_offset), position))
-        changed = UNCHANGED
-        if follower_id is not None:
-            assert isinstance(self.role, Leadership), f"{follower_id=} is no replica here"
-            changed = self.role.record_fetch(
-                follower_id,
-                start,
-                request.log_start_offset,
-                leader_end_offset=fetched.log_end_offset,
-                broker_epoch=params.replica_epoch,
-                now_ms=now_ms,
-            )
-        return msgspec.structs.replace(fetched, start=start, records=records, changed=changed)
+        return msgspec.structs.replace(fetched, changed=changed)
 
     def _replica_code(self, params: FetchParams, request: FetchPartition) -> ErrorCode:
         """Error for a follower that is no replica here.

@@ -75,6 +75,28 @@ def without_records(log: UnifiedLog, request: FetchPartition) -> Fetched | Error
     )
 
 
+def with_records(
+    log: UnifiedLog,
+    fetched: Fetched,
+    max_bytes: int,
+    isolation: FetchIsolation,
+    *,
+    at_least_one: bool,
+) -> Fetched:
+    """Read the records from the fetch offset, and the place of that offset.
+
+    Raises:
+        CorruptLogError: a header on the way is damaged.
+    """
+    offset = fetched.start.offset
+    records = log.slice(offset, max_bytes, isolation, at_least_one=at_least_one)
+    base_offset, position = (
+        log.place_of(offset) if records is None else (records.segment_base_offset, records.position)
+    )
+    start = LogOffsetMetadata(offset, (Offset(base_offset), position))
+    return msgspec.structs.replace(fetched, start=start, records=records)
+
+
 def offset_for_timestamp(
     log: UnifiedLog,
     timestamp_ms: int,

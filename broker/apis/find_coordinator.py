@@ -27,6 +27,13 @@ LIST_VERSION_MIN: Final = 4
 """First version with several keys in a request."""
 KEY_TYPE_VERSION_MIN: Final = 1
 """First version with a type; before it all keys are groups."""
+MESSAGES: Final = {
+    ErrorCode.none: "NONE",
+    ErrorCode.coordinator_not_available: "The coordinator is not available.",
+    ErrorCode.group_authorization_failed: "Group authorization failed.",
+    ErrorCode.transactional_id_authorization_failed: "Transactional Id authorization failed.",
+}
+"""Of the versions with one key; those with several have none (Errors.java)."""
 NO_SHARE_GROUPS: Final = "kraftline has no share groups"
 _DENIED: Final = {
     GROUP: (ResourceType.GROUP, ErrorCode.group_authorization_failed),
@@ -97,7 +104,7 @@ class FindCoordinator:
         found = self._find(call, key_type, body.key)
         fields: dict[str, Any] = {}
         if version >= KEY_TYPE_VERSION_MIN:
-            message = "NONE" if found.code is ErrorCode.none else found.message
+            message = found.message or MESSAGES.get(found.code)
             fields = {"throttle_time": NO_TIME, "error_message": message}
         call.answer(
             new.FindCoordinatorResponse(

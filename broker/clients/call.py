@@ -45,6 +45,10 @@ def served_header(frame: bytearray, apis: Mapping[int, Api]) -> tuple[RequestHea
     return header, position
 
 
+def forget() -> None:
+    """Let a call go whose client has gone: what it asked for is done all the same."""
+
+
 def _held_by_nobody() -> Callable[[Callable[[], None] | None], None]:
     return lambda _withdraw: None
 
@@ -238,3 +242,7 @@ class Call:
     def answer_nothing(self, close_reason: str | None = None) -> None:
         """End a request that has no response; with a reason the connection is closed."""
         self._respond(None, close_reason)
+
+
+Handler = Callable[[Call], None]
+"""Answers the calls of an API."""

@@ -26,10 +26,10 @@ As in Kafka, what was asked before the reason to close a connection is answered 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from heapq import heappop, heappush
 from typing import Final
 
-from broker.clients.call import Call, served_header
+from broker.clients.answers import Answers
+from broker.clients.call import Call, Handler, served_header
 from broker.clients.client import Client
 from broker.clients.client_quotas import ClientQuotas
 from broker.clients.costs import (
@@ -41,10 +41,12 @@ from broker.clients.costs import (
     PARTITION_UNITS,
 )
 from broker.clients.kernel_answers import Asked, asked, with_throttle_time
+from broker.clients.muting import MutedClients
 from broker.clients.reply import Reply, close_slices, framed
-from broker.clients.request_metrics import AnsweredRequest, RequestMetrics
+from broker.clients.request_metrics import RequestMetrics
 from broker.clients.running import Running, RunningCalls
 from broker.clients.throttling import Throttle
+from broker.clients.use_notes import USED_INTERVAL_MS, UseNotes
 from broker.effects import (
     CloseAtKernel,
     CloseConnection,
@@ -52,10 +54,8 @@ from broker.effects import (
     LogLevel,
     OpenAtKernel,
     Part,
-    SendParts,
     SendToKernel,
     SetReading,
-    UsedAtKernel,
 )
 from broker.services import Services
 from network.memory_pool import MemoryPool, counted_bytes_of
@@ -68,10 +68,6 @@ from wire.steps import Steps
 
 CALLS_MAX: Final = 16
 """Unanswered requests about records of a connection."""
-USED_INTERVAL_MS: Final = 60_000
-"""Time between two notes to the kernel that a connection is used, at most."""
-
-Handler = Callable[[Call], None]
 
 
 class Front:
@@ -106,18 +102,14 @@ class Front:
         self._metrics = metrics
         self._budget = services.budget
         self._running = RunningCalls(services, self._wake)
-        self._muted: list[tuple[int, int]] = []
-        """Heap of the ends of throttle times, with their connections."""
-        self._used_interval_ms = used_interval_ms
-        self._used_ms = 0
-        """Time of the next notes to the kernel, while there are connections."""
+        self._answers = Answers(services.effects, metrics)
+        self._muted = MutedClients()
+        self._uses = UseNotes(used_interval_ms, memory, services.effects)
         self._clients: dict[int, Client] = {}
         self._woken: dict[int, Client] = {}
         """Clients to look at again."""
         self._received: list[Client] = []
         """Those that received frames in this turn."""
-        self._unsent: list[AnsweredRequest] = []
-        """Requests that are over without anything to send."""
         self._is_serving = False
         self.accepted: Counter[str] = Counter()
         """Connections since the start, by listener."""
@@ -148,7 +140,7 @@ class Front:
         """Take a new connection, which the kernel may refuse."""
         assert connection_id not in self._clients, f"{connection_id=} is open"
         if not self._clients:
-            self._used_ms = self._clock.now_ms + self._used_interval_ms
+            self._uses.begin(self._clock.now_ms)
         self._clients[connection_id] = Client(connection_id, listener, client_host)
         self.accepted[listener] += 1
         self._effects.append(OpenAtKernel(connection_id, listener, client_host))
@@ -197,7 +189,7 @@ class Front:
             slot, request = client.forwarded.popleft()
             if request is not None:
                 response, spent_ns = self._charged(client, request, response, spent_ns), 0
-            self._release(client, slot, framed((response,)))
+            self._answers.release(client, slot, framed((response,)))
         self._woken[connection_id] = client
 
     def _charged(self, client: Client, request: Asked, response: bytes, spent_ns: int) -> bytes:
@@ -234,14 +226,8 @@ class Front:
             self._take(woken.pop(next(iter(woken))))
 
     def pause(self) -> None:
-        """Do not read what has frames that wait for the next turn; ends each half of a step.
-
-        What needs no answer, or whose answer nobody gets, is over now.
-        """
-        if self._unsent:
-            now_ns = self._metrics.nanoseconds()
-            self._metrics.sent(self._unsent, now_ns, now_ns)
-            self._unsent.clear()
+        """Do not read what has frames that wait for the next turn; ends each half of a step."""
+        self._answers.end()
         received, self._received = self._received, []
         for client in received:
             if client.connection_id in self._woken:
@@ -370,29 +356,14 @@ class Front:
             reply.answered_ns = self._metrics.nanoseconds()
         if close_reason is not None:
             self._end(client, close_reason)
-        self._release(client, reply.slot, () if parts is None else framed(parts), reply)
+        content = () if parts is None else framed(parts)
+        self._answers.release(client, reply.slot, content, reply)
         self._woken[client.connection_id] = client
 
     def _release_bytes(self, reply: Reply) -> None:
         """Give back the bytes of a frame that is not needed any more."""
         self._memory.release(reply.queued_bytes)
         reply.queued_bytes = 0
-
-    def _release(
-        self, client: Client, slot: int, content: Sequence[Part], reply: Reply | None = None
-    ) -> None:
-        """Fill a slot, with the answer of the kernel or of a call, and send what can leave."""
-        parts: list[Part] = []
-        replies: list[AnsweredRequest] = []
-        for each, answer in client.slots.release(slot, (content, reply)):
-            parts += each
-            if answer is not None:
-                replies.append(answer)
-        if parts:
-            sent = partial(self._metrics.sent, replies) if replies else None
-            self._effects.append(SendParts(client.connection_id, tuple(parts), sent))
-        else:
-            self._unsent += replies
 
     # ---- the end of a connection -------------------------------------------------------------
 
@@ -436,10 +407,7 @@ class Front:
         del self._clients[client.connection_id]
         self._woken.pop(client.connection_id, None)
         self._memory.drop(client.waiting)
-        for parts, reply in client.slots.drop():
-            close_slices(parts)
-            if reply is not None:
-                self._unsent.append(reply)
+        self._answers.drop(client)
         for withdraw in client.parked.values():
             withdraw()
         if client.is_at_kernel:
@@ -451,45 +419,21 @@ class Front:
 
     def _mute(self, client: Client, throttle_ms: int) -> None:
         """Take and read nothing of a connection for a time."""
-        until_ms = self._clock.now_ms + throttle_ms
-        if until_ms > client.muted_until_ms:
-            client.muted_until_ms = until_ms
-            heappush(self._muted, (until_ms, client.connection_id))
+        self._muted.mute(client, self._clock.now_ms + throttle_ms)
 
     # ---- time --------------------------------------------------------------------------------
 
     def next_ms(self) -> int | None:
         """Time of the next `tick`, None for none."""
-        if self._muted:
-            return min(self._used_ms, self._muted[0][0])
-        return self._used_ms if self._clients else None
+        unmuted_ms = self._muted.next_ms()
+        if unmuted_ms is not None:
+            return min(self._uses.next_ms, unmuted_ms)
+        return self._uses.next_ms if self._clients else None
 
     def tick(self) -> None:
         """Go on with connections whose throttle time is over; note to the kernel those in use."""
-        now_ms, muted = self._clock.now_ms, self._muted
-        while muted and muted[0][0] <= now_ms:
-            client = self._clients.get(heappop(muted)[1])
-            if client is not None and client.muted_until_ms <= now_ms:
-                client.muted_until_ms = 0
-                self._woken[client.connection_id] = client
-        if now_ms >= self._used_ms:
-            self._note_used()
-
-    def _note_used(self) -> None:
-        """Tell the kernel the connections that were used for records or await an answer or memory.
-
-        To begin a large request is a use, to go on with it is not: its memory must come back.
-        """
-        self._used_ms = self._clock.now_ms + self._used_interval_ms
-        begun = self._memory.take_users()
-        for connection_id, client in self._clients.items():
-            is_waiting = client.calls or client.waiting or client.muted_until_ms
-            has_begun = connection_id in begun or self._memory.is_waiting(connection_id)
-            if client.is_at_kernel and (client.is_used or is_waiting or has_begun):
-                client.is_used = False
-                self._effects.append(UsedAtKernel(connection_id))
-
-
-def used_interval_ms(idle_ms_max: int) -> int:
-    """Time between notes by which the kernel, with this limit, closes no connection in use."""
-    return min(USED_INTERVAL_MS, max(1, idle_ms_max // 4)) if idle_ms_max else USED_INTERVAL_MS
+        now_ms = self._clock.now_ms
+        for client in self._muted.over(now_ms, self._clients):
+            self._woken[client.connection_id] = client
+        if now_ms >= self._uses.next_ms:
+            self._uses.note(self._clients, now_ms)

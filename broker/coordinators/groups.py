@@ -2,37 +2,22 @@
 
 from collections.abc import Callable, Mapping
 
-import msgspec
-
 from broker.coordinators.coordinator import Coordinator, ShardSettings
 from broker.services import Services
 from coordinator.group.classic.room import ClassicRoom
-from coordinator.group.classic.settings import ClassicSettings
+from coordinator.group.config import GroupCoordinatorConfig
 from coordinator.group.consumer.groups import ConsumerGroups
-from coordinator.group.consumer.settings import ConsumerSettings
+from coordinator.group.consumer.settings import DYNAMIC_ASSIGNMENT_INTERVAL_MS
 from coordinator.group.image import GroupsImage
-from coordinator.group.machine import GroupMachine, OffsetsConfig
+from coordinator.group.machine import GroupMachine
 from coordinator.group.rules_by_kind import RulesByKind
 from coordinator.records.kinds import CONSUMER_OFFSETS
 from coordinator.runtime.shard import Shard
 from metadata.delta import MetadataDelta
-from metadata.image import Image
+from metadata.image import CONFIG_BROKER, Image
 from metadata.records import CONFIG_GROUP
 from replication.replica_manager import ReplicaManager
-from wire.batches.compression import Codec
-from wire.types import TopicIdPartition
-
-
-class GroupCoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of the coordinator of groups, with Kafka's defaults."""
-
-    offsets: OffsetsConfig = OffsetsConfig()
-    classic: ClassicSettings = ClassicSettings()
-    consumer: ConsumerSettings = ConsumerSettings()
-    load_bytes_max: int = 5 * 1024 * 1024
-    """`offsets.load.buffer.size`"""
-    codec: Codec = Codec.NONE
-    """`offsets.topic.compression.codec`"""
+from wire.types import NodeId, TopicIdPartition
 
 
 class GroupCoordinator(Coordinator[GroupsImage]):
@@ -42,6 +27,7 @@ class GroupCoordinator(Coordinator[GroupsImage]):
         config: of groups.
         replicas: of the broker.
         services: of the step.
+        node_id: of the broker.
         image: returns the newest image.
         on_failure: called with a partition whose log directory failed, and the error.
     """
@@ -52,11 +38,13 @@ class GroupCoordinator(Coordinator[GroupsImage]):
         replicas: ReplicaManager,
         services: Services,
         *,
+        node_id: NodeId,
         image: Callable[[], Image],
         on_failure: Callable[[TopicIdPartition, Exception], None],
     ) -> None:
         self.config = config
         self._image = image
+        self._node_id = node_id
         super().__init__(
             CONSUMER_OFFSETS,
             self._machine,
@@ -79,8 +67,14 @@ class GroupCoordinator(Coordinator[GroupsImage]):
         return GroupMachine(self._clock, self.config.offsets, rules, (classic, consumer))
 
     def _configs_of(self, group_id: str) -> Mapping[str, str]:
-        """The configs of a group of its own."""
-        return self._image().config(CONFIG_GROUP, group_id)
+        """The configs of a group of its own, and dynamic ones of the broker for all groups."""
+        image = self._image()
+        own = image.config(CONFIG_GROUP, group_id)
+        for name in (str(self._node_id), ""):
+            text = image.config(CONFIG_BROKER, name).get(DYNAMIC_ASSIGNMENT_INTERVAL_MS)
+            if text is not None:
+                return {**own, DYNAMIC_ASSIGNMENT_INTERVAL_MS: text}
+        return own
 
     def publish_change(self, before: Image, image: Image, delta: MetadataDelta) -> None:
         """Take the newest image; offsets of deleted topics go."""

@@ -34,6 +34,8 @@ class InternalTopics:
         self._services = services
         self._properties = properties
         self._in_flight: set[str] = set()
+        self._refused: dict[str, tuple[ErrorCode, str]] = {}
+        """Last reasons of the controller, which are logged once: clients ask on and on."""
 
     def create(self, name: str) -> None:
         """Ask the controller for a topic, in the name of this broker, unless it is asked for."""
@@ -43,17 +45,26 @@ class InternalTopics:
         body = codec.newest(CREATE_TOPICS, "request").CreateTopicsRequest(
             topics=(internal_topic(name, self._properties),), timeout=TIMEOUT, validate_only=False
         )
-        self._services.emit(Log(LogLevel.INFO, "topics_auto_created", {"topics": name}))
         self._services.ask(CREATE_TOPICS, body, lambda answer: self._on_answer(name, answer))
 
     def _on_answer(self, name: str, answer: object | None) -> None:
         self._in_flight.discard(name)
         rows = () if answer is None else cast("CreateTopicsResponse", answer).topics
         for row in rows:
-            if row.error_code not in _CREATED:
-                fields = {
-                    "topic": row.name,
-                    "error": ErrorCode(row.error_code).name,
-                    "reason": row.error_message or "",
-                }
-                self._services.emit(Log(LogLevel.WARN, "topic_auto_creation_refused", fields))
+            code, reason = ErrorCode(row.error_code), row.error_message or ""
+            if code in _CREATED:
+                self._refused.pop(name, None)
+                if code is ErrorCode.none:
+                    self._log(LogLevel.INFO, "topics_auto_created", topics=name)
+            elif self._refused.get(name) != (code, reason):
+                self._refused[name] = code, reason
+                self._log(
+                    LogLevel.WARN,
+                    "topic_auto_creation_refused",
+                    topic=name,
+                    error=code.name,
+                    reason=reason,
+                )
+
+    def _log(self, level: LogLevel, event: str, **fields: str) -> None:
+        self._services.emit(Log(level, event, fields))

@@ -59,7 +59,9 @@ class Transactions(Coordinator[TransactionsImage]):
             self._machine,
             replicas=replicas,
             services=services,
-            settings=ShardSettings(timeout_ms=config.request_timeout_ms),
+            settings=ShardSettings(
+                timeout_ms=config.request_timeout_ms, load_bytes_max=config.load_bytes_max
+            ),
             on_failure=on_failure,
         )
         self.requests = TransactionCoordinator(

@@ -12,12 +12,10 @@ from functools import partial
 from typing import Final
 
 from broker.effects import Lane
-from broker.services import Services
+from broker.replicas.stored_logs import StoredLogs
 from storage.checkpoints.epoch_checkpoint import EpochsWrite
 from storage.checkpoints.recovery_points import TopicAndPartition
 from storage.logs.log import Log
-from storage.logs.log_manager import LogManager
-from storage.vfs import Vfs
 
 FILES_PER_WORK: Final = 8
 """Files that are written before other work of the lane."""
@@ -47,23 +45,15 @@ class EpochFiles:
     """The files of all logs of a broker.
 
     Args:
-        manager: of the logs.
-        vfs: of the logs.
-        services: of the step.
+        logs: of the broker.
         refused: follows the error of a write in a log directory, if there is one.
     """
 
     def __init__(
-        self,
-        manager: LogManager,
-        vfs: Vfs,
-        services: Services,
-        refused: Callable[[str, BaseException | None], None],
+        self, logs: StoredLogs, refused: Callable[[str, BaseException | None], None]
     ) -> None:
-        self._manager = manager
-        self._vfs = vfs
-        self._services = services
-        self._budget = services.budget
+        self._manager, self._vfs, self._services = logs.manager, logs.vfs, logs.services
+        self._budget = self._services.budget
         self._refused = refused
         self._directories: dict[str, _Directory] = {}
 

@@ -7,7 +7,6 @@ NOT_LEADER_OR_FOLLOWER. A partition whose log is still being created takes its n
 the log is open.
 
     INV-LR-1  a hosted partition without a log is waiting for one, or offline
-    INV-LR-2  a name of a log belongs to one hosted partition
 
 apache/kafka: core/.../server/ReplicaManager.scala (`applyDelta`),
 core/.../server/metadata/BrokerMetadataPublisher.scala
@@ -15,11 +14,11 @@ core/.../server/metadata/BrokerMetadataPublisher.scala
 
 from collections.abc import Callable, Iterator, Mapping
 
-import msgspec
-
 from broker.config import RecordsConfig
 from broker.effects import DirectoryFailed, Log, LogLevel, Ready
+from broker.replicas.broker_settings import broker_settings
 from broker.replicas.directory_assignments import DirectoryAssignments
+from broker.replicas.hosted_partitions import Hosted, HostedPartitions
 from broker.replicas.image_queue import Change, ImageQueue, PartitionChanges
 from broker.replicas.log_closing import LogClosing
 from broker.replicas.log_dir_choice import LogDirChoice
@@ -28,6 +27,7 @@ from broker.replicas.log_loading import LogLoading
 from broker.replicas.partition_files import PartitionFiles
 from broker.replicas.readiness import Readiness
 from broker.replicas.replica_moves import MoveListener, ReplicaMoves
+from broker.replicas.stored_logs import StoredLogs
 from broker.replicas.topic_settings import TopicSettingsOf
 from broker.replicas.upkeep import Upkeep
 from broker.services import Disk, Services
@@ -37,21 +37,15 @@ from metadata.image import Partition as PartitionRegistration
 from replication.follower.fetchers import Fetchers
 from replication.leader.flush_gate import Flushed
 from replication.leader.leadership import Leadership, LocalBroker
-from replication.partition import Following, Offline, Partition, Transition
+from replication.partition import Partition
 from replication.replica_manager import ReplicaManager
+from replication.roles import Following, Offline, Transition
 from storage.checkpoints.recovery_points import TopicAndPartition
 from storage.errors import CorruptFileError
 from storage.logs.log_manager import LogManager
 from storage.logs.unified_log import UnifiedLog
 from wire.api_keys import ASSIGN_REPLICAS_TO_DIRS
 from wire.types import DirectoryId, TopicIdPartition
-
-
-class Hosted(msgspec.Struct, frozen=True):
-    """A partition of which this broker is a replica."""
-
-    name: TopicAndPartition
-    partition: Partition
 
 
 class LocalReplicas:
@@ -92,10 +86,9 @@ class LocalReplicas:
         self._is_begun = False
         """True once logs are looked for."""
         self._failed: set[str] = set()
-        self._offline: set[TopicIdPartition] = set()
-        """Hosted partitions whose log failed."""
-        self._hosted: dict[TopicIdPartition, Hosted] = {}
-        self._key_of: dict[TopicAndPartition, TopicIdPartition] = {}
+        self._all = HostedPartitions()
+        self._hosted = self._all.by_key
+        self._own = broker_settings(config, EMPTY)
         self.settings = TopicSettingsOf(config.node_id, dict(config.properties))
         self.manager = LogManager(
             disk.vfs,
@@ -105,12 +98,13 @@ class LocalReplicas:
             producer_expiration_ms=config.upkeep.producer_expiration_ms,
         )
         self._assignments = DirectoryAssignments(config.node_id)
-        self._files = PartitionFiles(self.manager, services, self.fail)
+        logs = StoredLogs(self.manager, disk.vfs, services)
+        self._files = PartitionFiles(logs, self.fail)
         self.loading = LogLoading(
             config, disk, self.manager, services, failed=self.fail, loaded=self._logs_loaded
         )
         self.choice = LogDirChoice(config, self.manager)
-        self._flushes = LogFlushes(self.manager, services, self.fail)
+        self._flushes = LogFlushes(logs, self.fail)
         self.upkeep = Upkeep(
             self.manager,
             disk,
@@ -190,6 +184,7 @@ class LocalReplicas:
             self._drop(key)
             yield Change.PARTITION
         changed_topics = self.settings.publish(image, delta)
+        yield from self._take_settings(image)
         self.cleaner.publish(image)
         for topic, key in changes.taken():
             self._take(key, topic, _registration(image, key))
@@ -204,10 +199,7 @@ class LocalReplicas:
         self._readiness.first_applied()
 
     def _drop(self, key: TopicIdPartition) -> None:
-        hosted = self._hosted.pop(key)
-        self._offline.discard(key)
-        if self._key_of.get(hosted.name) == key:
-            del self._key_of[hosted.name]
+        hosted = self._all.drop(key)
         self._fetchers.remove(key)
         self._replicas.drop(key)
         if not self.moves.end(key):
@@ -215,6 +207,18 @@ class LocalReplicas:
         self.cleaner.deleted(hosted.name)
         self._files.delete(hosted.name)
         self._readiness.has_log_or_none(key)
+
+    def _take_settings(self, image: Image) -> Iterator[Change]:
+        """Apply the settings of the broker, where they are others."""
+        before, self._own = self._own, broker_settings(self._config, image)
+        if self._own.producer_expiration_ms != before.producer_expiration_ms:
+            self.manager.expire_producers_after(self._own.producer_expiration_ms)
+        if self._own.fetchers == before.fetchers:
+            return
+        self._fetchers.count = self._own.fetchers
+        for key, hosted in list(self._hosted.items()):
+            self._fetchers.move(key, hosted.name[0], hosted.partition.leader_epoch)
+            yield Change.PARTITION
 
     def _configured(self, topic: str) -> Iterator[Change]:
         """Apply the settings of a topic, which changed."""
@@ -247,9 +251,7 @@ class LocalReplicas:
 
     def _host(self, key: TopicIdPartition, name: TopicAndPartition) -> Hosted:
         partition = Partition(self._broker, self.settings.partition(name[0]))
-        hosted = self._hosted[key] = Hosted(name, partition)
-        assert name not in self._key_of, f"INV-LR-2 {name=}"
-        self._key_of[name] = key
+        hosted = self._all.add(key, name, partition)
         self._replicas.host(key, partition)
         log = None if self._files.is_busy(name) else self.manager.get(*name)
         if log is not None:
@@ -358,7 +360,7 @@ class LocalReplicas:
             Log(LogLevel.ERROR, "log_directory_failed", {"path": path, "reason": str(error)})
         )
         for name in sorted(self.manager.fail(path)):
-            key = self._key_of.get(name)
+            key = self._all.key_of(name)
             if key is not None:
                 self._mark_offline(key)
         for key, name in self.moves.fail(path):
@@ -375,8 +377,7 @@ class LocalReplicas:
             self.fail(path, error)
 
     def _mark_offline(self, key: TopicIdPartition) -> None:
-        self._hosted[key].partition.mark_offline()
-        self._offline.add(key)
+        self._all.mark_offline(key)
         self._fetchers.remove(key)
         self._replicas.check(key)
         self._readiness.has_log_or_none(key)
@@ -384,7 +385,7 @@ class LocalReplicas:
     # -- upkeep and end -------------------------------------------------------------------------
 
     def _log_start_raised(self, name: TopicAndPartition) -> None:
-        key = self._key_of.get(name)
+        key = self._all.key_of(name)
         if key is not None:
             self._replicas.check(key)
 
@@ -431,9 +432,7 @@ class LocalReplicas:
     def _leave_some(self) -> None:
         """Leave some partitions; behind the last one, and all work, the logs are closed."""
         while self._hosted and self._budget.has_room:
-            key, hosted = self._hosted.popitem()
-            self._offline.discard(key)
-            self._key_of.pop(hosted.name, None)
+            key, _ = self._all.drop_last()
             self._fetchers.remove(key)
             self._replicas.drop(key)
             self._budget.spend(Change.PARTITION)
@@ -464,10 +463,7 @@ class LocalReplicas:
 
     def open_logs(self) -> Iterator[tuple[TopicAndPartition, UnifiedLog]]:
         """The open logs of the hosted partitions."""
-        for hosted in self._hosted.values():
-            log = hosted.partition.log
-            if log is not None:
-                yield hosted.name, log
+        return self._all.open_logs()
 
     @property
     def failed_log_dirs(self) -> frozenset[str]:
@@ -482,7 +478,7 @@ class LocalReplicas:
     @property
     def offline_count(self) -> int:
         """Number of hosted partitions whose log failed, or could not be created."""
-        return len(self._offline)
+        return self._all.offline_count
 
     def log_dir_of(self, key: TopicIdPartition) -> str | None:
         """The log directory of a partition; None without one, or if it is offline."""

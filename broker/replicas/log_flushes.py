@@ -6,11 +6,11 @@ apache/kafka: storage/.../log/UnifiedLog.java (`append`, `flush`)
 from collections.abc import Callable
 
 from broker.effects import Lane
-from broker.services import Services
+from broker.replicas.stored_logs import StoredLogs
 from replication.leader.flush_gate import Flushed
 from storage.checkpoints.recovery_points import TopicAndPartition
 from storage.logs.flush_plan import FlushPlan
-from storage.logs.log_manager import ERRORS, LogManager
+from storage.logs.log_manager import ERRORS
 from storage.logs.unified_log import UnifiedLog
 
 
@@ -18,19 +18,12 @@ class LogFlushes:
     """The flushes of all logs of a broker.
 
     Args:
-        manager: of the logs.
-        services: of the step.
+        logs: of the broker.
         failed: takes a log directory offline.
     """
 
-    def __init__(
-        self,
-        manager: LogManager,
-        services: Services,
-        failed: Callable[[str, BaseException], None],
-    ) -> None:
-        self._manager = manager
-        self._services = services
+    def __init__(self, logs: StoredLogs, failed: Callable[[str, BaseException], None]) -> None:
+        self._manager, self._services = logs.manager, logs.services
         self._failed = failed
         self._awaited: dict[UnifiedLog, list[Flushed]] = {}
         """Those who wait for flushes that are handed out: a log that is replaced has none."""

@@ -13,6 +13,7 @@ from typing import Final
 
 from broker.config import RecordsConfig
 from broker.effects import Lane, Log, LogLevel
+from broker.replicas.broker_settings import broker_settings
 from broker.services import Disk, Services
 from metadata.image import Image
 from storage.errors import CorruptFileError, FsyncError, OutOfSpaceError
@@ -65,6 +66,8 @@ class LogLoading:
         self._running: dict[str, int] = {}
         self._tasks: dict[tuple[str, int], LoadTask | None] = {}
         """The log that each thread of a log directory opens now."""
+        self._threads = config.upkeep.recovery_threads
+        """Of each log directory."""
         self._next_ms: int | None = None
         self._told_ms: dict[str, int] = {}
         self.is_stopped = False
@@ -72,6 +75,7 @@ class LogLoading:
 
     def start(self, image: Image) -> None:
         """Look for logs; those of no partition of this broker in the image are strays."""
+        self._threads = broker_settings(self._config, image).recovery_threads
         wall_ms = self._services.wall_ms
         self._services.run(
             Lane.LOADING, SCAN, lambda: self._scan(image, wall_ms), self._scan_finished
@@ -122,7 +126,7 @@ class LogLoading:
             self._log(
                 LogLevel.INFO, "logs_found", path=path, logs=len(tasks), clean_shutdown=is_clean
             )
-            for thread in range(self._config.upkeep.recovery_threads):
+            for thread in range(self._threads):
                 self._tasks[path, thread] = None
                 self._open_next(path, thread)
         self._next_ms = self._services.now_ms + PROGRESS_MS

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from functools import partial
 
 from broker.effects import Lane
-from broker.services import Services
+from broker.replicas.stored_logs import StoredLogs
 from storage.checkpoints.recovery_points import TopicAndPartition
 from storage.errors import CorruptFileError
-from storage.logs.log_manager import ERRORS, DeleteTask, LoadTask, LogManager
+from storage.logs.log_manager import ERRORS, DeleteTask, LoadTask
 from storage.logs.unified_log import UnifiedLog
 from wire.types import TopicId
 
@@ -25,19 +25,12 @@ class PartitionFiles:
     """The logs that are being created or deleted.
 
     Args:
-        manager: of the logs.
-        services: of the step.
+        logs: of the broker.
         failed: takes a log directory offline.
     """
 
-    def __init__(
-        self,
-        manager: LogManager,
-        services: Services,
-        failed: Callable[[str, BaseException], None],
-    ) -> None:
-        self._manager = manager
-        self._services = services
+    def __init__(self, logs: StoredLogs, failed: Callable[[str, BaseException], None]) -> None:
+        self._manager, self._services = logs.manager, logs.services
         self._failed = failed
         self._queues: dict[TopicAndPartition, deque[Callable[[], None]]] = {}
         """By name: what runs, and what waits behind it."""

@@ -8,9 +8,8 @@ from functools import partial
 from typing import Final
 
 from broker.effects import Lane
-from broker.services import Services
-from storage.logs.log_manager import DueFile, LogManager, remove
-from storage.vfs import Vfs
+from broker.replicas.stored_logs import StoredLogs
+from storage.logs.log_manager import DueFile, remove
 
 REMOVAL_UNITS: Final = 3
 """Cost of a file or directory; a lane removes it."""
@@ -20,23 +19,15 @@ class Removals:
     """The removals in all log directories of a broker.
 
     Args:
-        manager: of the logs.
-        vfs: of the logs.
-        services: of the step.
+        logs: of the broker.
         refused: follows the error of a removal in a log directory, if there is one.
     """
 
     def __init__(
-        self,
-        manager: LogManager,
-        vfs: Vfs,
-        services: Services,
-        refused: Callable[[str, BaseException | None], None],
+        self, logs: StoredLogs, refused: Callable[[str, BaseException | None], None]
     ) -> None:
-        self._manager = manager
-        self._vfs = vfs
-        self._services = services
-        self._budget = services.budget
+        self._manager, self._vfs, self._services = logs.manager, logs.vfs, logs.services
+        self._budget = self._services.budget
         self._refused = refused
 
     def next_ms(self) -> int | None:

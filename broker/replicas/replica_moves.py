@@ -31,8 +31,9 @@ from metadata.node_configs import NodeConfigs
 from network.sampled_rate import SimpleRate
 from replication.follower.moving import CopyStep, is_ahead, is_last, next_step
 from replication.leader.leadership import Changed
-from replication.partition import Offline, Partition
+from replication.partition import Partition
 from replication.replica_manager import ReplicaManager
+from replication.roles import Offline
 from storage.checkpoints.recovery_points import TopicAndPartition
 from storage.logs.log_manager import ERRORS, LogManager
 from storage.logs.unified_log import UnifiedLog

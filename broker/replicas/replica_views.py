@@ -16,7 +16,8 @@ from replication.leader import isr
 from replication.leader.isr import PendingExpandIsr, PendingShrinkIsr
 from replication.leader.leadership import Leadership
 from replication.leader.replica import ReplicaState
-from replication.partition import Following, Offline, Partition
+from replication.partition import Partition
+from replication.roles import Following, Offline
 from storage.logs.unified_log import UnifiedLog
 from storage.producers.producer_entry import ProducerStateEntry
 from wire.errors import ErrorCode

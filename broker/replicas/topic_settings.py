@@ -17,7 +17,7 @@ from metadata.config_values import parse_value
 from metadata.delta import MetadataDelta
 from metadata.image import CONFIG_BROKER, CONFIG_TOPIC, EMPTY, Image
 from metadata.node_configs import NodeConfigs
-from replication.partition import PartitionSettings
+from replication.roles import PartitionSettings
 from storage.cleaner.compaction_rules import CompactionRules
 from storage.logs.log_directory import TopicSettings
 from storage.logs.log_validator import AppendRules, TimestampType

@@ -20,6 +20,7 @@ from broker.replicas.epoch_files import EpochFiles
 from broker.replicas.log_check import LogCheck
 from broker.replicas.log_flushes import LogFlushes
 from broker.replicas.removals import Removals
+from broker.replicas.stored_logs import StoredLogs
 from broker.services import Disk, Services
 from network.turn_budget import Part
 from storage.checkpoints.recovery_points import TopicAndPartition
@@ -77,9 +78,10 @@ class Upkeep:
         self._retention = LogCheck(manager, services, self._clean)
         self._old_flushes = LogCheck(manager, services, self._flush_if_old)
         self._producers = LogCheck(manager, services, self._expire_producers)
-        self.epochs = EpochFiles(manager, vfs, services, self._refused)
+        logs = StoredLogs(manager, vfs, services)
+        self.epochs = EpochFiles(logs, self._refused)
         self._checkpoints = Checkpoints(manager, services, self.epochs, self._refused)
-        self._removals = Removals(manager, vfs, services, self._refused)
+        self._removals = Removals(logs, self._refused)
         self.cleaner = LogCleaner(
             manager,
             vfs,

@@ -12,9 +12,13 @@ import msgspec
 from cli.arguments import shortened
 from cli.offline.dump_index import IndexDump, producer_snapshot_lines, transaction_index_lines
 from cli.offline.dump_objects import SegmentObjects
-from cli.offline.dump_segment import RecordPrinter, SegmentDump
+from cli.offline.dump_segment import FileNameError, MissingKeyError, SegmentDump
+from cli.offline.record_printers import record_printer
 from storage.errors import CorruptFileError
 from wire.errors import CorruptBatchError
+
+_IN_MAIN: Final = 'Exception in thread "main" java.lang.'
+"""Begin of the lines in which Kafka's tool ends with an exception of Java."""
 
 
 def dump(options: Namespace) -> int:
@@ -33,6 +37,13 @@ def dump(options: Namespace) -> int:
             raise
         except OSError as error:
             sys.stderr.write(f"{shortened(name)}: {error.strerror or error}\n")
+            return 1
+        except MissingKeyError as error:
+            sys.stdout.write(f"{error.line}\n")
+            sys.stderr.write(f"{_IN_MAIN}RuntimeException: {error}\n")
+            return 1
+        except FileNameError as error:
+            sys.stderr.write(f"{_IN_MAIN}NumberFormatException: {error}\n")
             return 1
         except CorruptFileError as error:
             sys.stderr.write(f"{name}: {error.reason}\n")
@@ -53,6 +64,7 @@ def _dump(path: Path, options: Namespace, complaints: list[str]) -> Iterator[str
                 path,
                 sanity_only=options.index_sanity_check,
                 verify_only=options.verify_index_only,
+                message_bytes_max=options.max_message_size,
             )
             is_offset_index = path.suffix == ".index"
             lines = dump.offset_index_lines() if is_offset_index else dump.time_index_lines()
@@ -67,7 +79,7 @@ def _dump(path: Path, options: Namespace, complaints: list[str]) -> Iterator[str
 
 
 def _dump_segment(path: Path, options: Namespace, complaints: list[str]) -> Iterator[str]:
-    describe = _record_printer(options)
+    describe = record_printer(options)
     print_data = options.print_data_log or options.skip_record_metadata or describe is not None
     kind = SegmentObjects if options.json else SegmentDump
     dump = kind(
@@ -82,43 +94,6 @@ def _dump_segment(path: Path, options: Namespace, complaints: list[str]) -> Iter
     if dump.non_consecutive:
         complaints.append(f"Non-consecutive offsets in {path.absolute()}")
         complaints.extend(f"  {a} is followed by {b}" for a, b in dump.non_consecutive)
-
-
-def _record_printer(options: Namespace) -> RecordPrinter | None:
-    if options.cluster_metadata_decoder:
-        return _metadata_record
-    if not (options.offsets_decoder or options.transaction_log_decoder):
-        return None
-    from pipeline.core.records import coordinator_records as records  # noqa: PLC0415  # for these
-
-    topic = records.CONSUMER_OFFSETS if options.offsets_decoder else records.TRANSACTION_STATE
-    decode = records.coordinator_decoder(topic)
-    assert decode is not None, f"{topic=} has a decoder"
-
-    def describe(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
-        try:
-            content = decode(key, value).content
-        except records.CoordinatorRecordError as error:
-            raise ValueError(str(error)) from error
-        shown = content["value"]
-        payload = "<DELETE>" if shown is None else msgspec.json.encode(shown).decode()
-        return msgspec.json.encode(content["key"]).decode(), payload
-
-    return describe
-
-
-def _metadata_record(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
-    """Key text and value of a metadata record, the value as Kafka's JSON."""
-    from metadata import json_form, record_codec  # noqa: PLC0415  # only this flag needs them
-    from metadata.schema import MetadataRecordError  # noqa: PLC0415
-
-    try:
-        content = value or b""
-        version = record_codec.decoded_version(content)
-        shown = json_form.to_json_text(record_codec.decode(content), version)
-    except MetadataRecordError as error:
-        raise ValueError(str(error)) from error
-    return (None if key is None else key.decode("utf-8", errors="replace")), shown
 
 
 def _written(lines: Iterator[str], options: Namespace) -> Iterator[str]:

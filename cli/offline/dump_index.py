@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from cli.offline.dump_segment import java_optional
+from cli.offline.dump_log import MESSAGE_BYTES_MAX
+from cli.offline.dump_segment import base_offset, java_optional
 from storage.producers.producer_entry import decrement_sequence
 from storage.producers.producer_snapshot import ProducerSnapshotEntry, decode_producer_snapshot
 from storage.segments.transaction_index import decode_transaction_index
@@ -23,18 +24,27 @@ _TIME_ENTRY: Final = struct.Struct(">qi")
 class IndexDump:
     """Lines of one index; mismatches are collected for standard error."""
 
-    def __init__(self, path: Path, *, sanity_only: bool, verify_only: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        sanity_only: bool,
+        verify_only: bool,
+        message_bytes_max: int = MESSAGE_BYTES_MAX,
+    ) -> None:
         """Store the options; nothing is read yet.
 
         Args:
             path: An `.index` or `.timeindex` file beside its `.log`.
             sanity_only: Check the form of the file only.
             verify_only: Check the entries without printing them.
+            message_bytes_max: Limit of the batch of an entry of an offset index.
         """
         self.path = path
         self.sanity_only = sanity_only
         self.verify_only = verify_only
-        self.base_offset = int(path.name.split(".")[0])
+        self.message_bytes_max = message_bytes_max
+        self.base_offset = base_offset(path)
         self.mismatches: list[tuple[int, int]] = []
         self.out_of_order: list[tuple[int, int]] = []
         self.not_found: list[tuple[int, int]] = []
@@ -54,6 +64,11 @@ class IndexDump:
             if offset == self.base_offset and number > 0:
                 return
             batch = next(_batches_from(log, position), None)
+            if batch is not None and batch.header.size_bytes > self.message_bytes_max:
+                raise CorruptBatchError(
+                    f"the batch at position {position} has {batch.header.size_bytes} bytes, "
+                    f"more than --max-message-size {self.message_bytes_max}"
+                )
             last_offset = batch.header.last_offset if batch else -1
             if last_offset != offset:
                 self.mismatches.append((offset, last_offset))

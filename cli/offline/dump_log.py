@@ -7,9 +7,20 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import Final
 
-from cli.arguments import INT32_MAX, Parser, integer, text
+from cli.arguments import INT32_MAX, integer, text
+from cli.records.tool_parser import ToolParser
 
 UNSUPPORTED_DECODERS: Final = ("--remote-log-metadata-decoder", "--share-group-state-decoder")
+ABOUT: Final = (
+    "This tool helps to parse a log file and dump its contents to the console, useful for "
+    "debugging a seemingly corrupt log segment."
+)
+MESSAGE_BYTES_MAX: Final = 5 * 1024 * 1024
+"""Default of `--max-message-size`."""
+STRINGS: Final = "org.apache.kafka.tools.api.StringDecoder"
+INTEGERS: Final = "org.apache.kafka.tools.api.IntegerDecoder"
+LONGS: Final = "org.apache.kafka.tools.api.LongDecoder"
+"""Classes of `--key-decoder-class` and `--value-decoder-class`."""
 DECODERS: Final = {
     "cluster-metadata-decoder": "records are metadata records: print them as JSON",
     "offsets-decoder": "records are those of __consumer_offsets: print them as JSON",
@@ -26,8 +37,8 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _parse(arguments: Sequence[str]) -> Namespace:
-    parser = Parser("kraftline dump-log", "Print segments, snapshots, indexes.")
-    parser.add_argument("--files", required=True, type=text, help="files, separated by commas")
+    parser = ToolParser("kraftline dump-log", ABOUT)
+    parser.add_argument("--files", type=text, help="files, separated by commas")
     parser.flags(
         {
             "print-data-log": "print the records, not only the batches",
@@ -42,13 +53,29 @@ def _parse(arguments: Sequence[str]) -> Namespace:
     parser.add_argument(
         "--max-bytes", type=integer(1), default=INT32_MAX, help="read no more of a file"
     )
+    parser.add_argument(
+        "--max-message-size",
+        type=integer(1),
+        default=MESSAGE_BYTES_MAX,
+        metavar="BYTES",
+        help="largest batch that an entry of an index names",
+    )
+    for part in ("key", "value"):
+        parser.add_argument(
+            f"--{part}-decoder-class",
+            nargs="?",
+            const=STRINGS,
+            choices=(STRINGS, INTEGERS, LONGS),
+            metavar="CLASS",
+            help=f"how a {part} is printed: StringDecoder, IntegerDecoder, LongDecoder of Kafka's "
+            "org.apache.kafka.tools.api",
+        )
     for flag in UNSUPPORTED_DECODERS:
         parser.add_argument(flag, action="store_true", help="not supported")
-    options = parser.parse_args(arguments)
+    if not arguments:
+        parser.error(ABOUT)
+    options = parser.parse_tool(arguments, "files")
     for flag in UNSUPPORTED_DECODERS:
         if getattr(options, flag[2:].replace("-", "_")):
             parser.error(f"{flag} is not supported")
-    chosen = [flag for flag in DECODERS if getattr(options, flag.replace("-", "_"))]
-    if len(chosen) > 1:
-        parser.error(f"--{chosen[0]} and --{chosen[1]} cannot be used together")
     return options

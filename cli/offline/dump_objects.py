@@ -8,8 +8,10 @@ from typing_extensions import override
 from cli.offline.control_records import control_record
 from cli.offline.dump_segment import (
     BOOTSTRAP,
+    MissingKeyError,
     SegmentDump,
     base_offset,
+    missing_key,
     sequence_of,
     size_of,
     snapshot_id,
@@ -116,6 +118,8 @@ class SegmentObjects(SegmentDump):
             return _line(fields)
         try:
             key, payload = map(self._value, self.texts(record))
+        except MissingKeyError as error:
+            raise missing_key(record.offset, _line(fields)) from error
         except ValueError as error:
             return _line({**fields, "error": str(error)})
         return _line({**fields, "key": key, "payload": payload})

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from cli.arguments import shortened
 from cli.offline.control_records import describe_control_record
 from wire.batches.batch import Batch, BatchHeader, RecordView
 from wire.batches.legacy_batch import LegacyBatch, LegacyRecord, iterate_any
@@ -14,6 +15,35 @@ BOOTSTRAP: Final = "bootstrap.checkpoint"
 ALL_BYTES: Final = 2**31 - 1
 RecordPrinter = Callable[[bytes | None, bytes | None], tuple[str | None, str | None]]
 """(key, value) -> texts to print, None for none. Raises ValueError if they cannot be decoded."""
+
+
+class SkippedRecordError(ValueError):
+    """A record that a decoder cannot read; another text stands in place of its key.
+
+    Args:
+        reason: why.
+        unknown_type: of the key, if that is the reason.
+    """
+
+    def __init__(self, reason: str, unknown_type: int | None = None) -> None:
+        super().__init__(reason)
+        self.unknown_type = unknown_type
+
+    def key_text(self, offset: int) -> str:
+        """Text for the record at an offset."""
+        if self.unknown_type is None:
+            return f"Error at offset {offset}, skipping. {self}"
+        return f"Unknown record type {self.unknown_type} at offset {offset}, skipping."
+
+
+class MissingKeyError(Exception):
+    """A record without the key that a decoder needs, which ends the dump; `line` is its begin."""
+
+    line = ""
+
+
+class FileNameError(ValueError):
+    """A name that does not begin with an offset."""
 
 
 class SegmentDump:
@@ -53,9 +83,10 @@ class SegmentDump:
 
         Raises:
             CorruptBatchError: a length or a record is impossible; earlier lines were given already.
+            MissingKeyError: so is a record without the key that the decoder needs.
         """
-        content = self.path.read_bytes()[: self.bytes_max]
         yield self._first_line()
+        content = self.path.read_bytes()[: self.bytes_max]
         valid_bytes = 0
         for batch in iterate_any(content):
             if isinstance(batch, LegacyBatch):
@@ -157,6 +188,10 @@ class SegmentDump:
             return " ".join(words)
         try:
             key, payload = self.texts(record)
+        except MissingKeyError as error:
+            raise missing_key(record.offset, " ".join(words)) from error
+        except SkippedRecordError as error:
+            key, payload = error.key_text(record.offset), None
         except ValueError as error:
             words.append(f"payload: Error at {record.offset}, skipping. {error}")
             return " ".join(words)
@@ -175,8 +210,26 @@ class SegmentDump:
 
 
 def base_offset(path: Path) -> int:
-    """Base offset from the name of a segment."""
-    return int(path.name.split(".")[0])
+    """Base offset from the name of a segment.
+
+    Raises:
+        FileNameError: the name does not begin with a number.
+    """
+    number = path.name.split(".")[0]
+    try:
+        return int(number)
+    except ValueError as error:
+        raise FileNameError(f'For input string: "{shortened(number)}"') from error
+
+
+def missing_key(offset: int, line: str) -> MissingKeyError:
+    """The end of a dump at a record without a key, behind the begin of its line."""
+    error = MissingKeyError(
+        f"Failed to decode message at offset {offset} using the specified decoder "
+        "(message had a missing key)"
+    )
+    error.line = line
+    return error
 
 
 def snapshot_id(path: Path) -> tuple[int, int]:

@@ -4,7 +4,7 @@
   of its records;
 - room `offsets`: decisions on commits, fetches, deletions and the expiry of offsets;
 - `rules.GroupRules`: what they ask of a group; `machine.GroupMachine`: what a shard runs, with
-  timers, and rooms that have soft state of their own.
+  timers, and rooms that have soft state of their own; `config`: the settings.
 
 Not in it: the log (broker/coordinators), who may ask (broker/apis).
 (apache/kafka: group-coordinator/.../GroupCoordinatorShard.java)

@@ -18,5 +18,7 @@ class TransactionsConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`add.partitions.to.txn.retry.backoff.ms`"""
     retry_ms_max: int = 100
     """`add.partitions.to.txn.retry.backoff.max.ms`"""
+    load_bytes_max: int = 5 * 1024 * 1024
+    """`transaction.state.log.load.buffer.size`"""
     request_timeout_ms: int = 30_000
     """`request.timeout.ms`, of requests between brokers about transactions."""

@@ -65,6 +65,7 @@ NUMBERS: Final = (
     RecordsKey(f"{TRANSACTION}.remove.expired{CLEANUP}", "transactions", "expiry_interval_ms"),
     RecordsKey(f"{ADD_PARTITIONS}.retry.backoff.ms", "transactions", "retry_backoff_ms"),
     RecordsKey(f"{ADD_PARTITIONS}.retry.backoff.max.ms", "transactions", "retry_ms_max"),
+    RecordsKey("transaction.state.log.load.buffer.size", "transactions", "load_bytes_max"),
     RecordsKey("request.timeout.ms", "transactions", "request_timeout_ms"),
 )
 INTERVALS: Final = (

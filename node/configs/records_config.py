@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from broker.cleaning.cleaner_settings import BUFFER, BUFFER_BYTES_MIN, THREADS
 from broker.config import RecordsConfig, UpkeepConfig
-from broker.coordinators.groups import GroupCoordinatorConfig
 from broker.replicas.topic_settings import VALIDATION_KEY, VALIDATIONS
 from coordinator.group.classic.settings import ClassicSettings
+from coordinator.group.config import GroupCoordinatorConfig
 from coordinator.group.machine import OffsetsConfig
 from coordinator.transaction.config import TransactionsConfig
 from kernel.config import NodeConfig

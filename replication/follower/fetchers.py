@@ -38,7 +38,8 @@ class Fetchers:
 
     def __init__(self, broker: FollowerBroker, send: Send) -> None:
         self._broker = broker
-        self._config = broker.config
+        self.count = broker.config.fetchers
+        """Fetchers of each leader."""
         self._budget = broker.budget
         self._send = send
         self._fetchers: dict[tuple[NodeId, int], Fetcher] = {}
@@ -60,7 +61,7 @@ class Fetchers:
     ) -> None:
         """Replicate a partition, which has its log open, from a leader from now on."""
         assert leader_id != self._broker.node_id, f"{key=} is led here"
-        place = (leader_id, fetcher_number(topic_name, key[1], self._config.fetchers))
+        place = (leader_id, fetcher_number(topic_name, key[1], self.count))
         if self._assigned.get(key, place) != place:
             self.remove(key)
         self.failed.pop(key, None)
@@ -71,6 +72,12 @@ class Fetchers:
         fetcher.assign(key, topic_name, leader_epoch)
         if fetcher.is_taking:
             self._taking[place] = fetcher
+
+    def move(self, key: TopicIdPartition, topic_name: str, leader_epoch: LeaderEpoch) -> None:
+        """Replicate a partition by the fetcher that has it since `count` is another, if it is."""
+        place = self._assigned.get(key)
+        if place is not None and key not in self.failed:
+            self.assign(key, topic_name, place[0], leader_epoch)
 
     def remove(self, key: TopicIdPartition) -> None:
         """Replicate a partition no more, also one that has failed."""

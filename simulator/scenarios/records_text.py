@@ -11,7 +11,8 @@ import msgspec
 
 from replication.leader.isr import CommittedPartitionState, PartitionState, committed_isr
 from replication.leader.leadership import Leadership
-from replication.partition import Following, Partition
+from replication.partition import Partition
+from replication.roles import Following
 from simulator.checks.partitions.record_logs import StoredBatch, whole_batches
 from simulator.cluster.network import Pipe
 from wire.api_keys import FETCH

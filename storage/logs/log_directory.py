@@ -177,6 +177,11 @@ class LogDirectory:
         producers = ProducerStates(name, self._producer_expiration_ms, log.log_start_offset)
         return UnifiedLog(self._vfs, name, log, producers, settings.append, wall_ms=wall_ms)
 
+    def expire_producers_after(self, expiration_ms: int) -> None:
+        """Forget producers that write nothing for a time, in each open log."""
+        for log in self.logs.values():  # a copy takes its settings when it takes over
+            log.producers.expiration_ms = expiration_ms
+
     def opened(
         self, key: TopicAndPartition, log: UnifiedLog, wall_ms: int, *, is_future: bool = False
     ) -> None:

@@ -380,6 +380,13 @@ class LogManager:
     def _apply_settings(self, log: UnifiedLog, topic: str) -> None:
         settings = self._settings_of(topic)
         log.configure(settings.log, settings.append)
+        log.producers.expiration_ms = self._producer_expiration_ms
+
+    def expire_producers_after(self, expiration_ms: int) -> None:
+        """Forget producers that write nothing for a time, in all logs from now on."""
+        self._producer_expiration_ms = expiration_ms
+        for directory in self.directories.values():
+            directory.expire_producers_after(expiration_ms)
 
     def keys(self) -> Iterator[TopicAndPartition]:
         """The partitions whose logs are open."""

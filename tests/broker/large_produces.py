@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from broker.apis.produce import SMALL_MAX
+from broker.apis.records.produce import SMALL_MAX
 from broker.effects import RunWork, SendParts
 from broker.events import (
     Event,

@@ -36,6 +36,7 @@ class Replicas:
         self.calls: list[tuple[Any, ...]] = []
         self.fetched: dict[Any, Any] = {}
         self.is_held = False
+        self.count = 1
 
     def host(self, key: Any, partition: Any) -> None:
         assert key not in self.partitions
@@ -62,6 +63,9 @@ class Replicas:
     def assign(self, key: Any, topic: str, leader_id: int, leader_epoch: int) -> None:
         assert key not in self.fetched
         self.fetched[key] = (topic, leader_id, leader_epoch)
+
+    def move(self, key: Any, topic: str, leader_epoch: int) -> None:
+        self.calls.append(("move", key, topic, leader_epoch))
 
     def remove(self, key: Any) -> None:
         self.fetched.pop(key, None)
@@ -194,6 +198,10 @@ class Host:
         self.publish()
         self.work()
         return self
+
+    def called(self, name: str) -> list[tuple[Any, ...]]:
+        """Calls of this name to replicas and fetchers."""
+        return [call for call in self.replicas.calls if call[0] == name]
 
     def update(self) -> None:
         self.publish()

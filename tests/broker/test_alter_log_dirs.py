@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from broker.apis.alter_log_dirs import AlterReplicaLogDirs
+from broker.apis.log_dirs.alter_log_dirs import AlterReplicaLogDirs
 from quorum_controller.security.authorization import AccessRules
 from tests.broker.apis.requests import Broker, call_of
 from tests.broker.metadata_log import A

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.clients.front import USED_INTERVAL_MS, used_interval_ms
+from broker.clients.use_notes import USED_INTERVAL_MS, used_interval_ms
 from broker.effects import (
     Ask,
     CloseAtKernel,

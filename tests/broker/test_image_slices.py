@@ -6,7 +6,7 @@ from metadata.delta import MetadataDelta
 from metadata.image import EMPTY, Image
 from network.turn_budget import TurnBudget
 from replication.leader.leadership import Leadership
-from replication.partition import Following
+from replication.roles import Following
 from tests.broker.metadata_log import A, B, MetadataLog
 from tests.broker.record_hosts import SLICE_UNITS, Host, registered, with_topics
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.apis.fetch import SMALL_MAX
+from broker.apis.records.fetch import SMALL_MAX
 from broker.effects import SendParts
 from broker.events import ConnectionClosed, Event, FramesReceived, StopRequested, TimeAdvanced
 from network.turn_budget import TURN_UNITS_MAX

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.apis.produce import SMALL_MAX
+from broker.apis.records.produce import SMALL_MAX
 from broker.effects import CloseConnection, Lane, RunWork, SendParts
 from broker.events import (
     ConnectionClosed,

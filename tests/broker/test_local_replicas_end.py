@@ -9,7 +9,7 @@ from broker.effects import DirectoryFailed, Lane, Ready, Stopped
 from broker.replicas.image_queue import Change
 from broker.replicas.log_closing import CLOSERS
 from replication.leader.leadership import Changed
-from replication.partition import Offline
+from replication.roles import Offline
 from tests.broker.metadata_log import D1, D2, A, B
 from tests.broker.record_hosts import SLICE_UNITS, Host, registered, with_topics
 from tests.storage.test_unified_log import produced
@@ -146,7 +146,7 @@ def test_a_stop_leaves_some_partitions_in_a_turn_and_then_closes_the_logs() -> N
         assert len(host.local.hosted) == counts[-1]
     assert counts == [per_turn + 3, 3, 0]
     assert (host.replicas.fetched, host.local.offline_count) == ({}, 0)
-    assert host.local._key_of == {}
+    assert host.local._all._key_of == {}
     host.work()
     assert host.effects[-1] == Stopped(("/1",))
 

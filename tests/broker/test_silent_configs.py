@@ -4,9 +4,38 @@ import pytest
 
 from broker.effects import Log, LogLevel
 from broker.silent_configs import SilentConfigs
+from metadata.config_schema import broker_configs
+from metadata.records import CONFIG_GROUP
 from tests.broker.brokers import Driven
 from tests.broker.metadata_log import B, MetadataLog
 from wire.types import NodeId
+
+_SECURITY = "listeners are PLAINTEXT and are those of server.properties"
+_REMOTE = "there is no remote storage"
+_THREADS = "a node has no threads of its kind"
+_CONNECTIONS = "limits of connections are read at the start"
+REASONS = {
+    "ssl.": _SECURITY,
+    "sasl.": _SECURITY,
+    "principal.builder.class": _SECURITY,
+    "listeners": _SECURITY,
+    "listener.security.protocol.map": _SECURITY,
+    "remote.": _REMOTE,
+    "log.local.": _REMOTE,
+    "follower.fetch.last.tiered.offset.enable": _REMOTE,
+    "num.io.threads": _THREADS,
+    "num.network.threads": _THREADS,
+    "background.threads": _THREADS,
+    "max.connection": _CONNECTIONS,
+    "metric.reporters": "metrics are read from /metrics",
+    "config.providers": "values are not looked up elsewhere",
+    "log.preallocate": "files grow with what is written to them",
+    "group.share.": "there are no share groups",
+    "share.": "there are no share groups",
+    "group.streams.": "there are no streams groups",
+    "group.coordinator.cached.buffer.max.bytes": "no buffer is kept",
+}
+"""Begins of keys without effect."""
 
 
 def test_a_key_is_named_when_it_is_first_set_and_then_no_more() -> None:
@@ -54,9 +83,9 @@ def test_configs_of_this_broker_and_of_all_brokers_are_named() -> None:
     log, silent = MetadataLog(), SilentConfigs(NodeId(1))
     log.broker_config("num.io.threads", "9", "2")
     assert silent.publish(*log.take()) == []
-    log.broker_config("producer.id.expiration.ms", "9", "1")
+    log.broker_config("background.threads", "9", "1")
     log.broker_config("num.network.threads", "9")
-    expected = ["num.network.threads", "producer.id.expiration.ms"]
+    expected = ["background.threads", "num.network.threads"]
     assert silent.publish(*log.take()) == expected
 
 
@@ -69,3 +98,27 @@ def test_a_broker_logs_them() -> None:
     assert logged == [Log(LogLevel.WARN, "configuration_without_effect", fields)]
     driven.metadata.broker_config("num.network.threads", "3")
     assert [each for each in driven.publish() if isinstance(each, Log)] == []
+
+
+def test_configs_of_share_and_streams_groups_are_named() -> None:
+    log, silent = MetadataLog(), SilentConfigs(NodeId(1))
+    for key in (
+        "consumer.session.timeout.ms",
+        "share.isolation.level",
+        "streams.session.timeout.ms",
+    ):
+        log.set(CONFIG_GROUP, "g", key, "1")
+    expected = ["share.isolation.level", "streams.session.timeout.ms"]
+    assert silent.publish(*log.take()) == expected
+
+
+def test_each_key_that_kafkas_brokers_change_while_they_run_acts_or_is_named() -> None:
+    """The reason for which a key is named is that of its family."""
+    for key, definition in broker_configs().items():
+        if definition.update_mode is None:
+            continue
+        log = MetadataLog()
+        log.broker_config(key, "1")
+        named = SilentConfigs(NodeId(1)).publish(*log.take())
+        reasons = [why for family, why in REASONS.items() if key.startswith(family)]
+        assert bool(named) is bool(reasons), (key, named, reasons)

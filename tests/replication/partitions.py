@@ -8,7 +8,8 @@ from metadata.image import Partition as PartitionRegistration
 from replication.leader.fetch_params import FetchParams
 from replication.leader.fetch_session import FetchPartition
 from replication.leader.leadership import LocalBroker
-from replication.partition import Partition, PartitionSettings
+from replication.partition import Partition
+from replication.roles import PartitionSettings
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.logs.unified_log import FetchIsolation
 from tests.storage.test_unified_log import NOW, opened, produced

@@ -7,8 +7,8 @@ from replication.follower.following import FetchedFromLeader
 from replication.leader.isr import CommittedPartitionState, LeaderAndIsr, Outcome
 from replication.leader.leadership import UNCHANGED, Answered, Changed, Leadership
 from replication.log_offsets import LogOffsetMetadata
-from replication.partition import Following, Offline, PartitionSettings, Transition
 from replication.reading import EARLIEST, EARLIEST_LOCAL, LATEST, MAX_TIMESTAMP
+from replication.roles import Following, Offline, PartitionSettings, Transition
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.segments.timestamp_lookup import TimestampAndOffset
 from tests.replication.partitions import (

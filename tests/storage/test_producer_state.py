@@ -342,3 +342,16 @@ def test_transactions_of_a_snapshot_are_in_the_order_of_the_log(states):
     earlier = ProducerSnapshotEntry(2, 0, 0, 4, 0, 0, -1, 4)
     states.load([later, earlier], 10, now_ms=0)
     assert states.first_undecided_offset == 4
+
+
+def test_a_state_is_empty_without_producers_and_without_ends_above_the_high_watermark() -> None:
+    states = ProducerStates("p-0", EXPIRATION_MS)
+    assert states.is_empty
+    write(states, header(0, 0, is_transactional=True))
+    end(states, 1)
+    assert not states.is_empty
+    states.remove_expired(10 * EXPIRATION_MS)
+    assert len(states) == 0
+    assert not states.is_empty, "the end of its transaction may be truncated"
+    states.forget_replicated(2)
+    assert states.is_empty

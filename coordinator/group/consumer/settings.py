@@ -13,6 +13,8 @@ from coordinator.group.consumer.targets import ASSIGNORS
 SESSION_TIMEOUT_MS: Final = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL_MS: Final = "consumer.heartbeat.interval.ms"
 ASSIGNMENT_INTERVAL_MS: Final = "consumer.assignment.interval.ms"
+DYNAMIC_ASSIGNMENT_INTERVAL_MS: Final = "group.consumer.assignment.interval.ms"
+"""Config of brokers that changes while they run: the default of the one above."""
 
 
 class MigrationPolicy(StrEnum):
@@ -68,16 +70,20 @@ class ConsumerSettings:
     regex_refresh_interval_ms: int = 600_000
     """Longest time between two resolutions of a group's regular expressions."""
 
+    def _assignment_interval_ms(self, configs: Mapping[str, str]) -> int:
+        text = configs.get(ASSIGNMENT_INTERVAL_MS)
+        if text is None and DYNAMIC_ASSIGNMENT_INTERVAL_MS in configs:
+            return int(configs[DYNAMIC_ASSIGNMENT_INTERVAL_MS])
+        return self.assignment_interval_ms.of_group(text)
+
     def of_group(self, configs: Mapping[str, str]) -> "GroupSettings":
-        """Settings of a group with these configs of its own."""
+        """Settings of a group with these configs of its own, and dynamic ones of the broker."""
         return GroupSettings(
             session_timeout_ms=self.session_timeout_ms.of_group(configs.get(SESSION_TIMEOUT_MS)),
             heartbeat_interval_ms=self.heartbeat_interval_ms.of_group(
                 configs.get(HEARTBEAT_INTERVAL_MS)
             ),
-            assignment_interval_ms=self.assignment_interval_ms.of_group(
-                configs.get(ASSIGNMENT_INTERVAL_MS)
-            ),
+            assignment_interval_ms=self._assignment_interval_ms(configs),
         )
 
 

@@ -21,8 +21,17 @@ __all__ = [
     "CoordinatorRecord",
     "CoordinatorRecordError",
     "Decoder",
+    "UnknownTypeError",
     "coordinator_decoder",
 ]
+
+
+class UnknownTypeError(CoordinatorRecordError):
+    """A record whose key is of a type that is not declared."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"key version {number} is unknown")
+        self.number = number
 
 
 class CoordinatorRecord(msgspec.Struct, frozen=True):
@@ -50,7 +59,7 @@ def coordinator_decoder(topic: str) -> Decoder | None:
         found = decoded(kinds, key, value)
         number = key_type(key)
         if found is None:
-            raise CoordinatorRecordError(f"key version {number} is unknown")
+            raise UnknownTypeError(number)
         content = content_of(found, number)
         return CoordinatorRecord(number, found.kind.name, found.version, content)
 

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Final
 from metadata.image import Image
 from replication.leader.isr import Isr, maximal_isr
 from replication.leader.leadership import Leadership
-from replication.partition import Following, Partition
+from replication.partition import Partition
+from replication.roles import Following
 from simulator.checks.partitions.compacted import COMPACTED, plain_topics
 from simulator.checks.partitions.log_starts import LogStarts
 from simulator.checks.partitions.promised import Promised, Reign

@@ -8,8 +8,8 @@ import msgspec
 from kio.serial import entity_reader
 
 from broker.apis.access import Access
-from broker.apis.fetch import Fetch
-from broker.apis.produce import Produce
+from broker.apis.records.fetch import Fetch
+from broker.apis.records.produce import Produce
 from broker.clients.call import Call
 from broker.clients.client_quotas import ClientQuotas
 from broker.clients.throttling import Throttle

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from broker.apis.delete_records import DeleteRecords
+from broker.apis.records.delete_records import DeleteRecords
 from network.clock import Clock, Now
 from network.sampled_rate import QuotaWindow
 from quorum_controller.security.authorization import AccessRules, Operation

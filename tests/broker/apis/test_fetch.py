@@ -5,7 +5,7 @@ from collections import Counter
 import msgspec
 import pytest
 
-from broker.apis import fetch
+from broker.apis.records import fetch
 from broker.clients.request_metrics import FETCH_FOLLOWER
 from quorum_controller.security.authorization import (
     CLUSTER_NAME,
@@ -307,20 +307,24 @@ def test_committed_reads_end_at_the_last_stable_offset_and_name_aborted_transact
 @pytest.mark.parametrize(
     ("version", "is_named"), [(12, False), (15, False), (16, True), (18, True)]
 )
-@pytest.mark.parametrize(("leader", "code"), [(2, NOT_LEADER), (1, ErrorCode.fenced_leader_epoch)])
-def test_the_leader_stands_beside_its_errors(version, is_named, leader, code):
+@pytest.mark.parametrize("is_follower", [True, False])
+@pytest.mark.parametrize("leader", [1, 2])
+def test_the_leader_stands_beside_its_errors(version, is_named, leader, is_follower):
+    """With the endpoint for consumers; followers know where brokers are."""
     broker = filled()
     for node_id in (1, 2):
         broker.broker(node_id)
     broker.register(key_of("t"), registration(leader, 4, **PAIR))
-    row = {"partition": 0, "fetch_offset": 0, "current_leader_epoch": 1 if leader == 1 else 4}
+    is_known = is_follower and leader == 2
+    row = {"partition": 0, "fetch_offset": 0, "current_leader_epoch": 4 if is_known else 1}
     follower = FOLLOWER if version >= 15 else {"replica_id": 2}
-    asked = broker.ask({"t": [row]}, version=version, **follower)
+    asked = broker.ask({"t": [row]}, version=version, **(follower if is_follower else {}))
     (found,) = fetched_rows(asked, version).values()
-    assert found.error_code is code
+    assert found.error_code is (NOT_LEADER if is_known else ErrorCode.fenced_leader_epoch)
     assert found.current_leader.leader_id == (leader if is_named else -1)
     endpoints = getattr(answer_of(asked, FETCH, version), "node_endpoints", ())
-    assert [each.node_id for each in endpoints] == ([leader] if is_named else [])
+    is_located = is_named and not is_follower
+    assert [each.node_id for each in endpoints] == ([leader] if is_located else [])
 
 
 def test_an_offset_out_of_range_has_no_leader():

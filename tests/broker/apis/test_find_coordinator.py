@@ -70,7 +70,7 @@ def test_a_missing_topic_is_created_once_until_the_controller_answers() -> None:
         "cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600",
     }  # fmt: skip
     assert (body.timeout, body.validate_only) == (timedelta(seconds=30), False)
-    assert logs(broker.effects, "topics_auto_created") == [{"topics": CONSUMER_OFFSETS}]
+    assert not logs(broker.effects, "topics_auto_created")
     broker.find("g", "h")
     assert not broker.asked()
     broker.step(Answered(ask.token, None))
@@ -84,6 +84,30 @@ def test_a_missing_topic_is_created_once_until_the_controller_answers() -> None:
     broker.find("g")
     (third,) = broker.asked()
     assert not broker.step(Answered(third.token, created(ErrorCode.topic_already_exists, None)))
+
+
+def test_each_reason_of_a_refusal_is_logged_once_and_a_creation_when_it_is_done() -> None:
+    broker = Coordinated()
+
+    def answered(error: ErrorCode, message: str | None = None) -> list[tuple[str, Any]]:
+        broker.find("g")
+        (ask,) = broker.asked()
+        effects = broker.step(Answered(ask.token, created(error, message)))
+        return [
+            (event, each.get("reason"))
+            for event in ("topics_auto_created", "topic_auto_creation_refused")
+            for each in logs(effects, event)
+        ]
+
+    factor, refused = ErrorCode.invalid_replication_factor, "topic_auto_creation_refused"
+    assert answered(factor, "three of one") == [(refused, "three of one")]
+    assert answered(factor, "three of one") == []
+    assert answered(factor, "three of two") == [(refused, "three of two")]
+    assert answered(ErrorCode.policy_violation, "three of two") == [(refused, "three of two")]
+    assert answered(ErrorCode.topic_already_exists) == []
+    assert answered(ErrorCode.policy_violation, "three of two") == [(refused, "three of two")]
+    assert answered(ErrorCode.none) == [("topics_auto_created", None)]
+    assert answered(ErrorCode.policy_violation, "three of two") == [(refused, "three of two")]
 
 
 def created(error: ErrorCode, message: str | None) -> Any:
@@ -123,6 +147,8 @@ def test_keys_of_other_types() -> None:
     broker = Coordinated(access=AccessRules())
     answer = broker.find("t", version=3, key_type=1)
     assert code(answer) == "transactional_id_authorization_failed"
+    assert answer.error_message == "Transactional Id authorization failed."
+    assert broker.find("g", version=3).error_message == "Group authorization failed."
     broker.allow(Operation.DESCRIBE, "t", ResourceType.TRANSACTIONAL_ID)
     answer = broker.find("t", version=3, key_type=1)
     assert code(answer) == "coordinator_not_available"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.apis.leader_epochs import OffsetForLeaderEpoch
+from broker.apis.records.leader_epochs import OffsetForLeaderEpoch
 from quorum_controller.security.authorization import AccessRules, Operation
 from tests.broker.apis.requests import CLUSTER, Broker, ask
 from tests.replication.partitions import append, led, registration

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from broker.apis.list_offsets import ListOffsets
+from broker.apis.records.list_offsets import ListOffsets
 from quorum_controller.security.authorization import AccessRules, Operation
 from simulator.cluster.memory_vfs import MemoryVfs
 from tests.broker.apis.requests import Broker, answer_bytes, ask, recorded

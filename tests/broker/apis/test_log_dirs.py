@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from broker.apis.log_dirs import DescribeLogDirs
+from broker.apis.log_dirs.describe_log_dirs import DescribeLogDirs
 from broker.config import RecordsConfig
 from metadata.records import BrokerRegistrationChangeRecord
 from quorum_controller.security.authorization import AccessRules, Operation, ResourceType

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.coordinators.groups import GroupCoordinatorConfig
+from coordinator.group.config import GroupCoordinatorConfig
 from coordinator.group.machine import OffsetsConfig
 from coordinator.records.group import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from coordinator.records.schema import CoordinatorRecord
@@ -168,8 +168,12 @@ def test_metadata_has_a_limit() -> None:
 
 def test_a_member_that_the_group_does_not_know() -> None:
     broker = started()
-    refused = broker.commit({"a": [(0, 5), (7, 1)]}, generation_id_or_member_epoch=3)
-    assert refused == {"a": {0: ErrorCode.group_id_not_found, 7: ErrorCode.group_id_not_found}}
+    refused = broker.commit(
+        {"a": [(0, 5), (7, 1), (1, 6)], "x": [(0, 1)], "b": [(0, 7)]},
+        generation_id_or_member_epoch=3,
+    )
+    gone = ErrorCode.group_id_not_found
+    assert refused == {"a": {7: UNKNOWN, 0: gone, 1: gone}, "x": {0: UNKNOWN}, "b": {0: gone}}
     refused = broker.commit({"a": [(0, 5)]}, version=8, generation_id_or_member_epoch=3)
     assert refused == {"a": {0: ErrorCode.illegal_generation}}
 

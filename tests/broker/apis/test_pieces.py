@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 from immutables import Map
 
-from broker.apis.leader_epochs import OffsetForLeaderEpoch
-from broker.apis.list_offsets import ListOffsets
-from broker.apis.producers import DescribeProducers
+from broker.apis.records.leader_epochs import OffsetForLeaderEpoch
+from broker.apis.records.list_offsets import ListOffsets
+from broker.apis.records.producers import DescribeProducers
 from broker.clients.call import PIECE_UNITS
 from quorum_controller.security.authorization import AccessRules, Operation
 from tests.broker.apis.requests import Broker, call_of

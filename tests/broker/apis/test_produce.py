@@ -5,7 +5,7 @@ import struct
 import pytest
 from msgspec.structs import replace
 
-from broker.apis.produce import ADMIN_CLIENT_ID
+from broker.apis.records.produce import ADMIN_CLIENT_ID
 from quorum_controller.security.authorization import AccessRules, Operation, ResourceType
 from storage.logs.log_validator import AppendRules
 from tests.broker.apis.records import PRODUCE, Records, answer_of, key_of, produced_rows

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from broker.apis.producer_ids import InitProducerId
+from broker.apis.transactions.producer_ids import InitProducerId
 from broker.awaited import Asks
 from broker.producer_id_blocks import ProducerIdBlocks
 from network.clock import Clock, Now

@@ -1,6 +1,6 @@
 """DescribeProducers: the state of the producers that a replica knows."""
 
-from broker.apis.producers import DescribeProducers
+from broker.apis.records.producers import DescribeProducers
 from quorum_controller.security.authorization import AccessRules, Operation
 from storage.producers.append_source import CLIENT, COORDINATOR
 from tests.broker.apis.requests import Broker, ask

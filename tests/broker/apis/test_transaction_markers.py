@@ -3,7 +3,7 @@
 import pytest
 
 from broker.apis.named_partitions import NamedPartitions
-from broker.apis.transaction_markers import OFFSETS_TOPIC, WriteTxnMarkers
+from broker.apis.transactions.transaction_markers import OFFSETS_TOPIC, WriteTxnMarkers
 from quorum_controller.security.authorization import AccessRules, Operation, ResourceType
 from storage.logs.unified_log import FetchIsolation
 from tests.broker.apis.records import Records, key_of

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from broker.apis.transaction_lists import DescribeTransactions, ListTransactions
-from broker.apis.transactions import AddOffsetsToTxn, AddPartitionsToTxn, EndTxn
+from broker.apis.transactions.transaction_lists import DescribeTransactions, ListTransactions
+from broker.apis.transactions.transactions import AddOffsetsToTxn, AddPartitionsToTxn, EndTxn
 from coordinator.records.kinds import CONSUMER_OFFSETS
 from coordinator.runtime.shards import partition_for
 from quorum_controller.security.authorization import AccessRules, Operation, ResourceType

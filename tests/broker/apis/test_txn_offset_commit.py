@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from broker.coordinators import loading
 from broker.effects import Ask
 from broker.events import Answered, TimeAdvanced
 from coordinator.records.kinds import TRANSACTION_STATE
 from coordinator.runtime.write import ProducerIdAndEpoch
+from network.turn_budget import TURN_UNITS_MAX
 from quorum_controller.security.authorization import AccessRules, Operation, ResourceType
 from tests.broker.coordinators.coordinated import OFFSETS, Coordinated
 from wire.api_keys import (
@@ -76,17 +78,7 @@ class Transactional(Coordinated):
         self, offset: int, *, topic: str = "a", number: int = 0, version: int = 3, group: str = "g"
     ) -> ErrorCode:
         """The code of an offset that is committed in the transaction."""
-        new: Any = codec.newest(TXN_OFFSET_COMMIT, "request")
-        row = new.TxnOffsetCommitRequestPartition(
-            partition_index=number, committed_offset=offset, committed_metadata="m"
-        )
-        body = new.TxnOffsetCommitRequest(
-            transactional_id="x",
-            group_id=group,
-            producer_id=self.producer.producer_id,
-            producer_epoch=self.producer.producer_epoch,
-            topics=(new.TxnOffsetCommitRequestTopic(name=topic, partitions=(row,)),),
-        )
+        body = offsets_body(self.producer, {topic: (number, offset)}, group)
         answer = self.ask(TXN_OFFSET_COMMIT, version, body)
         while answer is None:
             answer = self.later(TXN_OFFSET_COMMIT, version, TimeAdvanced())
@@ -148,12 +140,57 @@ def test_an_older_epoch_is_refused() -> None:
     assert broker.send_offsets(8) is ErrorCode.invalid_producer_epoch
 
 
+def offsets_body(
+    producer: ProducerIdAndEpoch, offsets: dict[str, tuple[int, int]], group: str
+) -> Any:
+    """A request with a partition and its offset for each topic."""
+    new: Any = codec.newest(TXN_OFFSET_COMMIT, "request")
+    return new.TxnOffsetCommitRequest(
+        transactional_id="x",
+        group_id=group,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        topics=tuple(
+            new.TxnOffsetCommitRequestTopic(
+                name=topic,
+                partitions=(
+                    new.TxnOffsetCommitRequestPartition(
+                        partition_index=number, committed_offset=offset, committed_metadata="m"
+                    ),
+                ),
+            )
+            for topic, (number, offset) in offsets.items()
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [(1, ErrorCode.coordinator_not_available), (2, ErrorCode.coordinator_load_in_progress)],
+)
+def test_old_producers_are_not_told_that_a_coordinator_loads(
+    version: int, code: ErrorCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refusals that come before the coordinator is asked keep their own code."""
+    broker = Transactional()
+    for number in range(3):
+        broker.commit({"a": [(0, number), (1, number)]})
+    monkeypatch.setattr(loading, "RECORD_UNITS", TURN_UNITS_MAX)
+    monkeypatch.setattr(loading, "RECORDS_PER_PIECE", 1)
+    again = Coordinated(vfs=broker.vfs, has_offsets=True)
+    body = offsets_body(ProducerIdAndEpoch(7, 0), {"a": (0, 5), "gone": (0, 5)}, "g")
+    answer = again.ask(TXN_OFFSET_COMMIT, version, body)
+    codes = {topic.name: topic.partitions[0].error_code for topic in answer.topics}
+    assert codes == {"a": code, "gone": ErrorCode.unknown_topic_or_partition}
+
+
 def test_every_offset_has_its_error() -> None:
     broker = Transactional()
     broker.init()
     assert broker.send_offsets(7, topic="gone") is ErrorCode.unknown_topic_or_partition
     assert broker.send_offsets(7, number=2) is ErrorCode.unknown_topic_or_partition
     assert broker.send_offsets(7, group="") is ErrorCode.invalid_group_id
+    assert broker.send_offsets(7, topic="gone", group="") is ErrorCode.unknown_topic_or_partition
 
 
 def test_permissions() -> None:

@@ -8,6 +8,7 @@ from broker.effects import Lane
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.checkpoints.checkpoint_files import decode_offsets
 from storage.cleaner.clean_job import CleanJob, GroupCleaned, RoundEnded
+from storage.cleaner.cleaner_manager import CleaningState
 from storage.cleaner.session import InlineSession
 from storage.logs.produced_records import parse_produced
 from storage.logs.unified_log import UnifiedLog
@@ -18,6 +19,8 @@ from tests.storage.cleaner.rounds import batch, record
 
 SEGMENT_BYTES = 160
 """Two batches of these tests."""
+NAME = ("a", 0)
+BACKOFF_MS = 15_000
 
 
 class Session(InlineSession):
@@ -135,3 +138,17 @@ def filled(count: int = 8, **configs: str) -> CleanerHost:
 
 def values(host: CleanerHost, number: int = 0) -> dict[bytes | None, bytes | None]:
     return newest(records_of(host.unified(number)))
+
+
+def offsets(host: CleanerHost) -> list[int]:
+    return [each.offset for each in records_of(host.unified())]
+
+
+def leftovers(host: CleanerHost) -> list[str]:
+    """Files of a round that was not finished."""
+    names = host.vfs.list("/1/a-0")
+    return [name for name in names if name.endswith((".cleaned", ".swap"))]
+
+
+def state(host: CleanerHost) -> CleaningState | None:
+    return host.cleaner.states.state(NAME)

@@ -6,34 +6,22 @@ import pytest
 
 from broker.cleaning.log_cleaner import DEATHS_MAX
 from broker.effects import DirectoryFailed, Lane, LogLevel
-from storage.cleaner.cleaner_manager import CleaningState
 from storage.cleaner.session import (
     CleanerDiedError,
     RoundAbortedError,
     UnexpectedCleanerError,
 )
 from storage.errors import FsyncError, OutOfSpaceError
-from tests.broker.cleaning.cleaner_hosts import CleanerHost, filled
+from tests.broker.cleaning.cleaner_hosts import (
+    BACKOFF_MS,
+    NAME,
+    CleanerHost,
+    filled,
+    leftovers,
+    state,
+)
 from tests.broker.record_hosts import with_topics
-from tests.storage.cleaner.compacted import records_of
 from tests.storage.golden import put
-
-NAME = ("a", 0)
-BACKOFF_MS = 15_000
-
-
-def offsets(host: CleanerHost) -> list[int]:
-    return [each.offset for each in records_of(host.unified())]
-
-
-def leftovers(host: CleanerHost) -> list[str]:
-    names = host.vfs.list("/1/a-0")
-    return [name for name in names if name.endswith((".cleaned", ".swap"))]
-
-
-def state(host: CleanerHost) -> CleaningState | None:
-    return host.cleaner.states.state(NAME)
-
 
 # -- failures -------------------------------------------------------------------------------------
 

@@ -7,27 +7,19 @@ import pytest
 
 from broker.effects import Lane
 from storage.cleaner.cleaner_manager import CleaningState
-from tests.broker.cleaning.cleaner_hosts import CleanerHost, filled, values
+from tests.broker.cleaning.cleaner_hosts import (
+    BACKOFF_MS,
+    NAME,
+    CleanerHost,
+    filled,
+    leftovers,
+    offsets,
+    state,
+    values,
+)
 from tests.broker.metadata_log import D2, A
 from tests.broker.record_hosts import with_topics
-from tests.storage.cleaner.compacted import records_of
 from tests.storage.golden import put
-
-NAME = ("a", 0)
-BACKOFF_MS = 15_000
-
-
-def offsets(host: CleanerHost) -> list[int]:
-    return [each.offset for each in records_of(host.unified())]
-
-
-def leftovers(host: CleanerHost) -> list[str]:
-    names = host.vfs.list("/1/a-0")
-    return [name for name in names if name.endswith((".cleaned", ".swap"))]
-
-
-def state(host: CleanerHost) -> CleaningState | None:
-    return host.cleaner.states.state(NAME)
 
 
 def test_a_dirty_log_is_cleaned_at_once_and_its_offset_recorded() -> None:

@@ -8,15 +8,16 @@ import msgspec
 import pytest
 from immutables import Map
 
-from broker.apis import admin_groups
 from broker.apis.access import Access
-from broker.apis.admin_groups import AdminApis
-from broker.apis.classic_groups import MemberApis
-from broker.apis.offset_topics import forget
+from broker.apis.groups import admin_groups
+from broker.apis.groups.admin_groups import AdminApis
+from broker.apis.groups.classic_groups import MemberApis
+from broker.clients.call import forget
 from broker.coordinators import loading
-from broker.coordinators.groups import GroupCoordinator, GroupCoordinatorConfig
+from broker.coordinators.groups import GroupCoordinator
 from broker.events import ConnectionClosed, TimeAdvanced
 from coordinator.group.classic.settings import ClassicSettings
+from coordinator.group.config import GroupCoordinatorConfig
 from coordinator.runtime.shard import Shard
 from coordinator.runtime.shards import partition_for
 from metadata.image import EMPTY

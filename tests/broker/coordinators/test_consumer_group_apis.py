@@ -11,9 +11,9 @@ from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbea
 from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i32, i32Timedelta
 
-from broker.apis.consumer_groups import DENIED_TOPICS
-from broker.coordinators.groups import GroupCoordinatorConfig
+from broker.apis.groups.consumer_groups import DENIED_TOPICS
 from broker.events import TimeAdvanced
+from coordinator.group.config import GroupCoordinatorConfig
 from coordinator.group.consumer.settings import Bounded, ConsumerSettings
 from metadata.features import GROUP_VERSION
 from metadata.records import CONFIG_GROUP, FeatureLevelRecord
@@ -238,3 +238,25 @@ def test_the_next_leader_of_the_partition_goes_on() -> None:
     assert again.beat("m", 2, subscribed_topic_names=None).member_epoch == 2
     again.pass_ms(500)
     assert again.described("g")[0].group_state == "Empty"
+
+
+def test_the_interval_of_assignments_changes_while_the_broker_runs() -> None:
+    broker = started()
+    key = "group.consumer.assignment.interval.ms"
+
+    def epochs_after(member_id: str) -> tuple[int, bool]:
+        broker.beat(member_id)
+        (row,) = broker.described("g")
+        return row.group_epoch, row.assignment_epoch == row.group_epoch
+
+    assert epochs_after("m1") == (2, True)
+    broker.metadata.broker_config(key, "100000")
+    broker.metadata.broker_config(key, "0", "1")
+    broker.publish()
+    assert epochs_after("m2") == (3, True), "that of the broker itself is the first"
+    broker.metadata.broker_config(key, None, "1")
+    broker.publish()
+    assert epochs_after("m3") == (4, False)
+    broker.metadata.set(CONFIG_GROUP, "g", "consumer.assignment.interval.ms", "0")
+    broker.publish()
+    assert epochs_after("m4") == (5, True), "that of the group is before both"

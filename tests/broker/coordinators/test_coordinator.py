@@ -3,12 +3,13 @@
 import pytest
 
 from broker.coordinators import loading
-from broker.coordinators.groups import GroupCoordinatorConfig
 from broker.events import FramesReceived, TimeAdvanced
+from coordinator.group.config import GroupCoordinatorConfig
 from coordinator.group.machine import OffsetsConfig
 from coordinator.records.kinds import CONSUMER_OFFSETS
 from coordinator.runtime.batches import EncodedRecord, records_batch
 from coordinator.runtime.shards import partition_for
+from coordinator.transaction.config import TransactionsConfig
 from network.turn_budget import TURN_UNITS_MAX
 from storage.producers.append_source import COORDINATOR
 from tests.broker.coordinators.coordinated import (
@@ -207,3 +208,8 @@ def test_commits_of_a_turn_are_one_batch() -> None:
     assert partition is not None
     assert partition.log is not None
     assert partition.log.end_offset == 3
+
+
+def test_the_slices_of_a_loaded_transaction_log_are_as_large_as_configured() -> None:
+    broker = Coordinated(transactions=TransactionsConfig(load_bytes_max=123))
+    assert broker.broker._transactions.coordinator._settings.load_bytes_max == 123

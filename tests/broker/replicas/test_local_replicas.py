@@ -8,7 +8,7 @@ from broker.replicas.log_closing import _Closing
 from metadata.image import NO_LEADER
 from metadata.records import BrokerRegistrationChangeRecord
 from replication.leader.leadership import Leadership
-from replication.partition import Following, Offline
+from replication.roles import Following, Offline
 from storage.log_dir.partition_directories import create_partition_directory
 from storage.log_dir.partition_metadata import read_partition_metadata
 from storage.logs.log_manager import DuplicateLogError

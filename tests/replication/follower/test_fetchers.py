@@ -145,3 +145,44 @@ def test_an_empty_session_that_the_leader_keeps_is_not_asked():
     *_, callback = pair.follower.sent.pop()
     callback(ReplicaFetchResponse(session_id=9))
     assert pair.follower.sent == []
+
+
+def test_partitions_move_to_the_fetchers_of_another_count():
+    pair = Pair(records=1, count=4)
+    pair.assign(0, 1, 2, 3)
+    pair.exchange(2)
+    assert set(pair.fetchers._fetchers) == {(1, 0)}
+    pair.fetchers.count = 2
+    numbers = [fetcher_number(NAME, number, 2) for number in range(4)]
+    assert sorted(set(numbers)) == [0, 1]
+    for number in range(4):
+        pair.fetchers.move(key(number), NAME, 1)
+    assert [pair.fetchers._assigned[key(number)] for number in range(4)] == [
+        (1, number) for number in numbers
+    ]
+    for number in range(4):
+        pair.append(1, number)
+    pair.follower.advance(0)
+    pair.exchange(3)
+    assert [pair.is_same(number) for number in range(4)] == [True] * 4
+    pair.fetchers.count = 1
+    for number in range(4):
+        pair.fetchers.move(key(number), NAME, 1)
+    pair.exchange(3)
+    assert set(pair.fetchers._fetchers) == {(1, 0)}
+
+
+def test_what_is_not_fetched_or_stays_where_it_is_does_not_move():
+    pair = Pair(records=1, count=3)
+    pair.assign(0, 1)
+    pair.exchange()
+    number = next(each for each in (0, 1) if fetcher_number(NAME, each, 2) == 1)
+    pair.fetchers.count = 2
+    pair.fetchers.failed[key(number)] = "damaged"
+    fetchers, stays = dict(pair.fetchers._fetchers), key(1 - number)
+    assert pair.fetchers.lag(stays) == 0
+    for each in range(3):
+        pair.fetchers.move(key(each), NAME, 1)
+    assert pair.fetchers._assigned == {key(0): (1, 0), key(1): (1, 0)}
+    assert (pair.fetchers._fetchers, pair.fetchers.lag(stays)) == (fetchers, 0)
+    assert pair.fetchers.failed == {key(number): "damaged"}

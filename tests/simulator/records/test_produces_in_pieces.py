@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from broker.apis import produce
+from broker.apis.records import produce
 from replication.leader import appends
 from replication.leader.appends import Appends
 from simulator.campaign.draw import RECORDS_SHORT

@@ -11,8 +11,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from broker.apis.access import Access
-from broker.apis.current_leaders import CurrentLeaders
 from broker.apis.named_partitions import key_of, name_of
+from broker.apis.records.current_leaders import CurrentLeaders
 from broker.clients.call import Call
 from broker.clients.request_metrics import kind_of_fetch
 from broker.effects import Part
@@ -288,7 +288,7 @@ class Fetch:
             throttle_time_ms=throttle_ms,
             code=response.code,
             session_id=response.session_id,
-            endpoints=leaders.endpoints,
+            endpoints=() if is_follower else leaders.endpoints,  # as Kafka 4 answers
         )
         unsent: dict[PartitionKey, FileSlice] = {
             (read.row.topic, read.row.partition): read.records

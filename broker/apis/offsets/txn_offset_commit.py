@@ -14,8 +14,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from broker.apis.access import Access
-from broker.apis.offset_topics import OffsetTopics, Rows, all_of, forget, merged
-from broker.clients.call import Call
+from broker.apis.offsets.offset_topics import OffsetTopics, Rows, all_of, failed, merged
+from broker.clients.call import Call, forget
 from broker.coordinators.groups import GroupCoordinator, machine_of
 from broker.coordinators.verification import (
     TXN_OFFSET_COMMIT_OPERATIONS,
@@ -49,6 +49,8 @@ from wire.messages import codec
 from wire.types import LeaderEpoch, Offset
 
 Answer = Callable[[tuple[TopicResult, ...] | ApiError], None]
+LOADING_VERSION_MIN: Final = 2
+"""First version whose clients know that a coordinator is loading."""
 NO_SEQUENCE: Final = -1
 """Records of coordinators have none."""
 
@@ -95,8 +97,7 @@ class TxnOffsetCommit:
 
         def answer(result: tuple[TopicResult, ...] | ApiError) -> None:
             if isinstance(result, ApiError):
-                code = result.code
-                result = tuple(_failed(topic, code) for topic in topics)
+                result = failed(topics, _for_version(result.code, call.header.api_version))
             call.answer(_answered(merged(refused, result)))
 
         if topics:
@@ -112,12 +113,15 @@ class TxnOffsetCommit:
             return ErrorCode.transactional_id_authorization_failed
         if not access.allows(caller, Operation.READ, ResourceType.GROUP, group_id):
             return ErrorCode.group_authorization_failed
-        return None if group_id else ErrorCode.invalid_group_id
+        return None
 
     def _commit(self, call: Call, body: Any, commit: Commit, answer: Answer) -> None:
         """Verify the partition of the group, then write."""
         producer = ProducerIdAndEpoch(int(body.producer_id), int(body.producer_epoch))
         operation = operation_of(call.header.api_version, TXN_OFFSET_COMMIT_OPERATIONS)
+        if not commit.group_id:
+            answer(ApiError(ErrorCode.invalid_group_id))
+            return
         if producer.producer_id < 0 or producer.producer_epoch < 0:
             answer(ApiError(ErrorCode.invalid_producer_id_mapping))
             return
@@ -221,9 +225,11 @@ def _commit_of(call: Call, body: Any, topics: list[TopicCommit]) -> Commit:
     )
 
 
-def _failed(topic: TopicCommit, code: ErrorCode) -> TopicResult:
-    codes = tuple((each.partition, code) for each in topic.partitions)
-    return TopicResult(topic.name, topic.topic_id, codes)
+def _for_version(code: ErrorCode, version: int) -> ErrorCode:
+    """Producers of old versions end with COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+    if version < LOADING_VERSION_MIN and code is ErrorCode.coordinator_load_in_progress:
+        return ErrorCode.coordinator_not_available
+    return code
 
 
 def _answered(rows: Rows) -> Any:

@@ -20,7 +20,7 @@ from broker.replicas.replica_moves import ReplicaMoves
 from metadata.image import Image
 from quorum_controller.bodies import NO_TIME
 from quorum_controller.security.authorization import Operation
-from replication.partition import Offline
+from replication.roles import Offline
 from storage.log_dir.partition_directories import has_future_name
 from wire.api_keys import ALTER_REPLICA_LOG_DIRS
 from wire.errors import ErrorCode

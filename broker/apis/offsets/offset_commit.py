@@ -7,17 +7,17 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from broker.apis.access import Access
-from broker.apis.offset_topics import (
+from broker.apis.offsets.offset_topics import (
     TOPIC_ID_VERSION_MIN,
     OffsetTopics,
     Rows,
     all_of,
-    forget,
+    failed,
     merged,
     named,
     throttle,
 )
-from broker.clients.call import Call
+from broker.clients.call import Call, forget
 from broker.coordinators.groups import GroupCoordinator, machine_of
 from coordinator.group.offsets.commits import commit_offsets
 from coordinator.group.offsets.requests import (
@@ -79,11 +79,8 @@ class OffsetCommit:
         )
 
         def answer(result: tuple[TopicResult, ...] | ApiError) -> None:
-            if isinstance(result, ApiError):
-                rows = [all_of(*row, result.code) for row in asked]
-                call.answer(_committed(version, rows))
-            else:
-                call.answer(_committed(version, merged(refused, result)))
+            rows = failed(topics, result.code) if isinstance(result, ApiError) else result
+            call.answer(_committed(version, merged(refused, rows)))
 
         self._commit(call, commit, answer)
 

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from broker.apis.access import Access
-from broker.apis.offset_topics import TOPIC_ID_VERSION_MIN, OffsetTopics, forget, named, throttle
-from broker.clients.call import Call
+from broker.apis.offsets.offset_topics import TOPIC_ID_VERSION_MIN, OffsetTopics, named, throttle
+from broker.clients.call import Call, forget
 from broker.coordinators.groups import GroupCoordinator, machine_of
 from coordinator.group.image import GroupsImage
 from coordinator.group.offsets.commits import NO_TOPIC_ID

@@ -19,8 +19,8 @@ from network.clock import Clock
 from quorum_controller.security.authorization import Operation
 from replication.leader.flush_gate import AppendResults
 from replication.leader.leadership import ALL_IN_SYNC
-from replication.partition import Offline
 from replication.replica_manager import ReplicaManager
+from replication.roles import Offline
 from storage.producers.producer_state import Origin
 from wire.api_keys import WRITE_TXN_MARKERS
 from wire.batches.transaction_markers import marker_batch

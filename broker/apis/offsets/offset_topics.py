@@ -117,6 +117,16 @@ def merged(refused: Rows, results: Iterable[TopicResult]) -> Rows:
     return list(rows.values())
 
 
+def failed(topics: Iterable[TopicCommit], code: ErrorCode) -> tuple[TopicResult, ...]:
+    """One code for all that the coordinator was to judge; what was refused before has its own."""
+    return tuple(
+        TopicResult(
+            topic.name, topic.topic_id, tuple((row.partition, code) for row in topic.partitions)
+        )
+        for topic in topics
+    )
+
+
 def all_of(name: str, topic_id: TopicId, partitions: Sequence[Any], code: ErrorCode) -> TopicResult:
     """One code for all partitions that are asked for."""
     codes = tuple((int(each.partition_index), code) for each in partitions)
@@ -133,7 +143,3 @@ def named(version: int, name: str, topic_id: TopicId) -> dict[str, Any]:
 def throttle(version: int) -> dict[str, Any]:
     """Fields of a response for the throttle time."""
     return {"throttle_time": NO_TIME} if version >= THROTTLE_VERSION_MIN else {}
-
-
-def forget() -> None:
-    """Let a call go whose client has gone: what it asked for is done all the same."""

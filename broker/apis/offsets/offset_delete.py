@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from broker.apis.access import Access
-from broker.apis.offset_topics import OffsetTopics, Rows, all_of, forget, merged
-from broker.clients.call import Call
+from broker.apis.offsets.offset_topics import OffsetTopics, Rows, all_of, merged
+from broker.clients.call import Call, forget
 from broker.coordinators.groups import GroupCoordinator, machine_of
 from coordinator.group.offsets.commits import NO_TOPIC_ID
 from coordinator.group.offsets.deletions import delete_offsets

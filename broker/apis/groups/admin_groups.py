@@ -9,9 +9,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from broker.apis.access import Access
-from broker.apis.group_operations import group_operations
-from broker.apis.offset_topics import forget
-from broker.clients.call import Call
+from broker.apis.groups.group_operations import group_operations
+from broker.clients.call import Call, forget
 from broker.coordinators.groups import GroupCoordinator, machine_of
 from coordinator.group.classic import views
 from coordinator.group.classic.room import ClassicRoom

@@ -19,9 +19,8 @@ from kio.schema.consumer_group_describe.v1.response import (
 from kio.static.primitive import i32
 
 from broker.apis.access import Access
-from broker.apis.group_operations import group_operations
-from broker.apis.offset_topics import forget
-from broker.clients.call import Call
+from broker.apis.groups.group_operations import group_operations
+from broker.clients.call import Call, forget
 from broker.coordinators.groups import GroupCoordinator, machine_of
 from coordinator.group.consumer.groups import ConsumerGroups
 from coordinator.group.consumer.requests import Heartbeat, HeartbeatAnswer, heartbeat_error

@@ -12,8 +12,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from broker.apis.access import Access
-from broker.apis.offset_topics import forget
-from broker.clients.call import Call
+from broker.clients.call import Call, forget
 from broker.coordinators.groups import GroupCoordinator, machine_of
 from coordinator.group.classic import responses
 from coordinator.group.classic.groups import refusal

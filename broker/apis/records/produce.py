@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from broker.apis.access import Access
-from broker.apis.current_leaders import CurrentLeaders
 from broker.apis.named_partitions import key_of, name_of
+from broker.apis.records.current_leaders import CurrentLeaders
 from broker.clients.call import Call
 from broker.coordinators.verification import (
     Errors,

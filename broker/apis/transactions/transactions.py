@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.apis.access import Access
 from broker.apis.named_partitions import key_of
-from broker.apis.producer_ids import InitProducerId, code_and_producer, known_code
-from broker.clients.call import Call
-from broker.clients.front import Handler
+from broker.apis.transactions.producer_ids import InitProducerId, code_and_producer, known_code
+from broker.clients.call import Call, Handler
 from broker.producer_id_blocks import ProducerIdBlocks
 from broker_publisher.partition_view import INTERNAL_TOPICS
 from coordinator.records.kinds import CONSUMER_OFFSETS

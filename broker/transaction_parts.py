@@ -10,11 +10,11 @@ import msgspec
 
 from broker.apis.access import Access
 from broker.apis.named_partitions import NamedPartitions
-from broker.apis.transaction_lists import DescribeTransactions, ListTransactions
-from broker.apis.transaction_markers import TransactionEnd, WriteTxnMarkers
-from broker.apis.transactions import AddPartitionsToTxn, transaction_handlers
-from broker.apis.txn_offset_commit import TxnOffsetCommit
-from broker.clients.front import Handler
+from broker.apis.offsets.txn_offset_commit import TxnOffsetCommit
+from broker.apis.transactions.transaction_lists import DescribeTransactions, ListTransactions
+from broker.apis.transactions.transaction_markers import TransactionEnd, WriteTxnMarkers
+from broker.apis.transactions.transactions import AddPartitionsToTxn, transaction_handlers
+from broker.clients.call import Handler
 from broker.coordinators.broker_requests import Answered, BrokerRequests, ServeLocally
 from broker.coordinators.groups import GroupCoordinator
 from broker.coordinators.transactions import Transactions
