@@ -25,6 +25,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "leader-election": ("cli.admin.leader_election", "elect preferred or unclean leaders"),
     "get-offsets": ("cli.records.get_offsets", "offsets of partitions at a time"),
     "console-consumer": ("cli.records.console_consumer", "records to standard output"),
+    "groups": ("cli.groups.consumer_groups", "consumer groups: lag, members, reset, delete"),
+    "all-groups": ("cli.groups.all_groups", "groups of every kind"),
     "console-producer": ("cli.records.console_producer", "lines of standard input as records"),
     "producer-perf-test": ("cli.records.producer_perf_test", "rate and latency of producing"),
     "verifiable-producer": ("cli.records.verifiable_producer", "numbers, a JSON line each"),

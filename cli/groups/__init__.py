@@ -1,0 +1,7 @@
+"""Commands about groups of consumers, with the flags, lines and exit codes of Kafka's tools.
+
+- `consumer_groups`: `kraftline groups` (kafka-consumer-groups), with `options`, `describing`,
+  `resetting`, `reset_places`, `deleting`; `tables` has its lines;
+- `all_groups`: `kraftline all-groups` (kafka-groups);
+- `clients`: requests to the coordinators of groups; `membership`: a member of a group.
+"""
