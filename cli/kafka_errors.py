@@ -254,8 +254,8 @@ _ERRORS: Final[dict[int, tuple[str, str]]] = {
     111: (
         "UnreleasedInstanceIdException",
         (
-            "The instance ID is still used by another member in the consumer group. That member must "
-            "leave first."
+            "The instance ID is still used by another member in the consumer group. That member "
+            "must leave first."
         ),
     ),
     112: (

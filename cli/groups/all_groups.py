@@ -7,7 +7,7 @@ from typing import Final
 
 from cli.command import Output, execute
 from cli.connect import Connect, json_line, open_cluster
-from cli.groups.clients.descriptions import Listed
+from cli.groups.clients.descriptions import TYPES, Listed
 from cli.groups.clients.group_admin import CONSUMER_PROTOCOL_TYPES, GroupAdmin
 from cli.groups.tables import kinds_table
 from cli.records.clients.clock import SYSTEM, Clock
@@ -15,7 +15,6 @@ from cli.records.clients.records_api import RecordsApi
 from cli.records.tool_parser import ToolParser
 
 REFUSAL: Final = "Error while executing groups command : "
-TYPES: Final = {name.lower(): name for name in ("Classic", "Consumer", "Share", "Streams")}
 TIMEOUT_MS: Final = 30_000
 
 _EXCLUSIVE: Final = {

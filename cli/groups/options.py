@@ -117,7 +117,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
 
 
 class _given:  # noqa: N801 - reads as a function
-    """Whether an option, named without dashes, is on the command line."""
+    """Function from the name of an option, without dashes, to True if it is given."""
 
     def __init__(self, options: Namespace) -> None:
         self._options = options

@@ -145,7 +145,7 @@ class _Reset:
 
     def _partitions(self, group: str) -> list[Partition]:
         if self._options.all_topics:
-            return list(self._admin.committed(group))
+            return sorted(self._admin.committed(group))
         found = []
         whole = [topic for topic in self._options.topic if ":" not in topic]
         for topic in self._options.topic:

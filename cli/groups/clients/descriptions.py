@@ -24,6 +24,10 @@ STATES: Final = {
 """Of consumer groups, in the order in which Kafka's tool names them."""
 
 
+TYPES: Final = {name.lower(): name for name in ("Classic", "Consumer", "Share", "Streams")}
+"""Of groups; brokers say them in small letters."""
+
+
 class Node(msgspec.Struct, frozen=True):
     """A broker."""
 
@@ -61,7 +65,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int | None = None
     """None: the group is one of the classic protocol."""
     is_upgraded: bool | None = None
-    """Whether it uses the consumer protocol; None if the broker does not say."""
+    """True if it uses the consumer protocol; None if the broker does not say."""
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +78,11 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[Member, ...]
     epoch: int | None = None
     target_epoch: int | None = None
+
+
+def type_named(text: str) -> str:
+    """Kafka's name of a type, UNKNOWN for others; nothing of a broker that says none."""
+    return TYPES.get(text.lower(), UNKNOWN) if text else ""
 
 
 def state_named(text: str) -> str:

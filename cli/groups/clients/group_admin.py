@@ -1,4 +1,4 @@
-"""What Kafka's admin client asks about groups: lists, descriptions, offsets, deletions.
+"""Requests of Kafka's admin client about groups: lists, descriptions, offsets, deletions.
 
 Offsets travel with topic ids (OffsetFetch 10, OffsetCommit 10: Kafka 4.1 and later).
 """
@@ -14,6 +14,7 @@ from cli.groups.clients.descriptions import (
     Listed,
     classic_group,
     consumer_group,
+    type_named,
 )
 from cli.records.clients.clock import Clock
 from cli.records.clients.records_api import RecordsApi
@@ -56,7 +57,10 @@ class GroupAdmin:
             answer = check(self._api.call(LIST_GROUPS, request, int(node.broker_id)))
             for row in answer.groups:
                 found[str(row.group_id)] = Listed(
-                    str(row.group_id), row.protocol_type, row.group_state, row.group_type
+                    str(row.group_id),
+                    row.protocol_type,
+                    row.group_state,
+                    type_named(row.group_type),
                 )
         return [found[group] for group in sorted(found)]
 
@@ -122,7 +126,7 @@ class GroupAdmin:
             raise ClusterError(f"Group {group}: an assignment cannot be read: {error}") from error
 
     def committed(self, group: str) -> dict[Partition, Committed]:
-        """All committed offsets of a group by partition, ascending.
+        """All committed offsets of a group by partition; not those of topics that are gone.
 
         Raises:
             GroupError: the coordinator refuses.
@@ -144,7 +148,7 @@ class GroupAdmin:
         if int(row.error_code):
             raise GroupError(int(row.error_code))
         names = _names(described_topics(self._api)) if row.topics else {}
-        found = {
+        return {
             Partition(names[topic.topic_id], int(p.partition_index)): Committed(
                 int(p.committed_offset), int(p.committed_leader_epoch)
             )
@@ -153,7 +157,6 @@ class GroupAdmin:
             for p in topic.partitions
             if not int(p.error_code)
         }
-        return dict(sorted(found.items()))
 
     def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
         """Set committed offsets of a group without members.

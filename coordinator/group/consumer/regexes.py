@@ -36,7 +36,7 @@ _DESCRIPTIONS: Final = {
 
 
 def why_invalid(regex: str) -> str | None:
-    """What is wrong with an expression, in the words of RE2/J; None if it is valid."""
+    """The reason why an expression is invalid, in the words of RE2/J; None if it is valid."""
     try:
         re2.compile(regex, _OPTIONS)
     except re2.error as error:

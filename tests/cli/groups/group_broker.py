@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from cli.records.clients.topic_metadata import Partition
 from coordinator.group.consumer.client_protocol import assignment_bytes
-from tests.cli.records.broker import NODE, Broker
+from tests.cli.records.broker import NODE, Broker, Topic
 from wire.api_table import SCHEMAS
 from wire.messages.codec import newest
 from wire.messages.conversion import default_entity
@@ -65,6 +65,10 @@ class GroupBroker(Broker):
         self.answers |= GROUP_ANSWERS
         self.versions |= {key: SCHEMAS[key].newest_version for key in GROUP_ANSWERS}
         self.coordinator = ("127.0.0.1", 24191)
+        self.committers: set[tuple[str, int]] = {("", -1)}
+        """Member and generation of those who may commit."""
+        self.offset_errors: dict[tuple[str, int], int] = {}
+        """Codes of partitions in answers to OffsetFetch."""
 
     def topic_named(self, topic_id: uuid.UUID) -> str:
         topic = self.by_id(topic_id)
@@ -93,7 +97,7 @@ def _list(broker: GroupBroker, request: Any) -> Any:
     types = {kind.lower() for kind in request.types_filter}
     rows = tuple(
         entity(LIST_GROUPS, "ListedGroup", group_id=group.name, protocol_type=group.protocol_type,
-               group_state=group.state, group_type=group.type)
+               group_state=group.state, group_type=group.type.lower())
         for group in reversed(broker.groups.values())
         if (not states or group.state.lower() in states)
         and (not types or group.type.lower() in types)
@@ -162,17 +166,22 @@ def _describe_classic(broker: GroupBroker, request: Any) -> Any:
 
 def _fetch(broker: GroupBroker, request: Any) -> Any:
     (wanted,) = request.groups
-    assert wanted.topics is None
     group = broker.groups.get(wanted.group_id)
+    known: Offsets = {} if group is None else group.offsets
+    if wanted.topics is not None:
+        places = [(broker.topic_named(topic.topic_id), number)
+                  for topic in wanted.topics for number in topic.partition_indexes]  # fmt: skip
+        known = {place: known.get(place, -1) for place in places}
     rows: dict[str, list[Any]] = {}
-    for (topic, number), at in ({} if group is None else group.offsets).items():
+    for (topic, number), at in known.items():
         offset, epoch = at if isinstance(at, tuple) else (at, -1)
         rows.setdefault(topic, []).append(
             entity(OFFSET_FETCH, "OffsetFetchResponsePartitions", partition_index=number,
-                   committed_offset=offset, committed_leader_epoch=epoch)
+                   committed_offset=offset, committed_leader_epoch=epoch,
+                   error_code=ErrorCode(broker.offset_errors.get((topic, number), 0)))
         )  # fmt: skip
     topics = tuple(
-        entity(OFFSET_FETCH, "OffsetFetchResponseTopics", topic_id=broker.topics[topic].id,
+        entity(OFFSET_FETCH, "OffsetFetchResponseTopics", topic_id=Topic(topic, []).id,
                partitions=tuple(found))
         for topic, found in rows.items()
     )  # fmt: skip
@@ -182,8 +191,7 @@ def _fetch(broker: GroupBroker, request: Any) -> Any:
 
 
 def _commit(broker: GroupBroker, request: Any) -> Any:
-    assert request.generation_id_or_member_epoch == -1
-    assert request.member_id == ""
+    assert (request.member_id, request.generation_id_or_member_epoch) in broker.committers
     group = broker.groups.setdefault(request.group_id, Group(request.group_id, protocol_type=""))
     topics = []
     for topic in request.topics:
@@ -192,7 +200,8 @@ def _commit(broker: GroupBroker, request: Any) -> Any:
             code = broker.error_of(OFFSET_COMMIT)
             if not code:
                 at = broker.topic_named(topic.topic_id), row.partition_index
-                group.offsets[at] = row.committed_offset
+                epoch = row.committed_leader_epoch
+                group.offsets[at] = (row.committed_offset, epoch)
             rows.append(
                 entity(OFFSET_COMMIT, "OffsetCommitResponsePartition",
                        partition_index=row.partition_index, error_code=ErrorCode(code))

@@ -61,10 +61,13 @@ class Log(msgspec.Struct):
             for delta, value in enumerate(values)
         ]  # fmt: skip
         header = BatchHeader(
-            base_offset=Offset(self.end), leader_epoch=LeaderEpoch(0),
+            base_offset=Offset(self.end),
             last_offset_delta=len(records) - 1, records_count=len(records),
             base_timestamp_ms=records[0].timestamp_ms,
-            **{"max_timestamp_ms": records[-1].timestamp_ms, **fields},
+            **{
+                "max_timestamp_ms": records[-1].timestamp_ms, "leader_epoch": LeaderEpoch(0),
+                **fields,
+            },
         )  # fmt: skip
         self.batches.append(encode_records(header, records))
 
