@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.cli.groups.golden import outputs
+from tests.interop.group_process import Member
 from tests.interop.quorum import Quorum, running, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -205,3 +206,42 @@ def test_offsets_are_reset_exported_and_read_from_there(
     ]
     unknown = cluster.printed("groups", "--describe", "--group", readers.name)
     assert without_names(unknown, readers.name) == recorded("describe-unknown", "nobody")
+
+
+@pytest.mark.parametrize("protocol", BOTH)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_group_is_shared_with_librdkafka(
+    cluster: Cluster, protocol: str, *, is_first: bool
+) -> None:
+    """Whoever of both leads: who came first."""
+    name = f"g-mixed-{next(NAMES)}"
+    words = ["--consumer"] if protocol == "consumer" else []
+    ours = ["console-consumer", "--topic", "orders", "--group", name, "--from-beginning",
+            "--command-property", f"group.protocol={protocol}"]  # fmt: skip
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            cluster.command(*ours), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+
+    def members() -> list[str]:
+        found = cluster.ours("groups", "--describe", "--group", name, "--members").stdout
+        return sorted(line.split()[-1] for line in found.splitlines()[2:])
+
+    process = start() if is_first else None
+    if is_first:
+        wait_until(lambda: members() == ["3"], SECONDS, lambda: str(members()))
+    folder = cluster.quorum.folder
+    other = Member(folder, "confluent-kafka", cluster.address, name, "orders", *words)
+    if process is None:
+        wait_until(lambda: members() == ["3"], SECONDS, lambda: str(members()))
+        process = start()
+    try:
+        wait_until(lambda: members() == ["1", "2"], SECONDS, lambda: str(members()))
+        other.stop()
+        wait_until(lambda: members() == ["3"], SECONDS, lambda: str(members()))
+    finally:
+        process.terminate()
+        process.communicate(timeout=SECONDS)
+    assert members() == []

@@ -177,14 +177,17 @@ class GroupConsumer:
             if fetched.partition in self._positions():
                 self._fetcher.assign(fetched.partition, int(fetched.record.offset))
 
-    def commit(self) -> dict[Partition, int]:
+    def commit(self, partitions: Collection[Partition] | None = None) -> dict[Partition, int]:
         """Commit what was read, as far as it is not committed; returns the offsets.
+
+        Args:
+            partitions: None for all of its own.
 
         Raises:
             GroupError: the coordinator refuses, or there is none.
         """
         self._count_as_read()
-        return self._commit(self.assigned)
+        return self._commit(self.assigned if partitions is None else partitions)
 
     def close(self) -> None:
         """Commit what was read if that is automatic, and leave the group."""
@@ -260,7 +263,7 @@ class GroupConsumer:
                 self._member.named({t.id: t.name for t in topics if t.id in action.ids})
                 return
             answer = self._ask(*request_of(action, self._config))
-        except _NobodyError as error:
+        except (_NobodyError, UnreachableError) as error:
             if not self._is_alone:
                 self.on_problem(f"No coordinator of group {self._config.group_id} yet: {error}")
             self._is_alone = True
@@ -277,20 +280,31 @@ class GroupConsumer:
             MemberError: the group is refused.
             ClusterError: the coordinator does not serve the API.
         """
-        group = self._config.group_id
+        node_id = self._coordinator()
         try:
-            node = self._coordinators.of(group, self._clock.now_ms())
-            answer = self._api.call(api_key, body, node.id)
+            answer = self._api.call(api_key, body, node_id)
+        except UnreachableError as error:
+            self._coordinators.forget(self._config.group_id)
+            raise _NobodyError(str(error)) from error
+        if code_of(answer) in MOVED:
+            self._coordinators.forget(self._config.group_id)
+        return answer
+
+    def _coordinator(self) -> int:
+        """Id of the coordinator.
+
+        Raises:
+            _NobodyError: there is none now.
+            MemberError: the group is refused.
+        """
+        try:
+            return self._coordinators.of(self._config.group_id, self._clock.now_ms()).id
         except GroupError as error:
             if error.code == TIMED_OUT:
                 raise _NobodyError(str(error)) from error
             raise MemberError(error.code) from error
         except UnreachableError as error:
-            self._coordinators.forget(group)
             raise _NobodyError(str(error)) from error
-        if code_of(answer) in MOVED:
-            self._coordinators.forget(group)
-        return answer
 
     def _tell(
         self, action: Join | Sync | Heartbeat | ConsumerHeartbeat | Leave, answer: Any
@@ -346,7 +360,7 @@ class GroupConsumer:
         for partition in sorted(partitions):
             if not topics[partition.topic].error_code:
                 wanted.setdefault(topics[partition.topic].id, []).append(partition.number)
-        self._check_ids(OFFSET_FETCH)
+        check_ids(self._api, OFFSET_FETCH, self._coordinator())
         request = committed_request(
             self._config, self._member.member_id, self._member.generation, wanted,
             is_stable=self._fetching.isolation_level == READ_COMMITTED,
@@ -363,11 +377,6 @@ class GroupConsumer:
             for row in topic.partitions
             if int(row.committed_offset) >= 0
         }
-
-    def _check_ids(self, api_key: int) -> None:
-        """Refuse a coordinator that knows topics of offsets by name alone."""
-        node = self._coordinators.of(self._config.group_id, self._clock.now_ms())
-        check_ids(self._api, api_key, node.id)
 
     def _topics(self, partitions: Collection[Partition]) -> dict[str, Topic]:
         return described_topics(self._api, sorted({partition.topic for partition in partitions}))

@@ -1,4 +1,4 @@
-"""Recorded outputs of kafka-consumer-groups and kafka-groups, 108 of them, and our command beside.
+"""Recorded outputs of Kafka's tools about groups, 111 of them, and our command beside.
 
 `tests/golden/cli/groups.jsonl.gz` has one run a line, `groups-verdicts.json` what is held of it.
 """
@@ -15,9 +15,13 @@ from tests.cli import comparison
 from tests.cli.comparison import Run
 from tests.cli.golden import FOLDER, Recorded, Verdict
 from tests.cli.groups.group_broker import GroupBroker
-from tests.cli.records.golden import run_command
+from tests.cli.records.golden import run_command, without_usage
 
-COMMANDS = {"ConsumerGroupCommand": "consumer_groups", "GroupsCommand": "all_groups"}
+COMMANDS = {
+    "ConsumerGroupCommand": "consumer_groups",
+    "GroupsCommand": "all_groups",
+    "VerifiableConsumer": "verifiable_consumer",
+}
 WARNING = re.compile(r"(?m)^\[[\d: ,-]+\] WARN (.*) \(org\.apache\.kafka\.tools\.OffsetsUtils\)$")
 LOGGED = re.compile(r"(?m)^\[[\d: ,-]+\] (?:WARN|ERROR) \[.*\n")
 JAVA = re.compile(r"(?m)^(?:Caused by: )?(?:java|org|com)\.[\w.]+(?:\$\w+)?(?:Exception|Error).*\n")
@@ -63,11 +67,18 @@ def without_order(run: Run) -> Run:
     return exit_code, "\n".join(sorted(out.split("\n"))), err
 
 
+def without_times(run: Run) -> Run:
+    """Times of events."""
+    exit_code, out, err = run
+    return exit_code, re.sub(r'"timestamp":\d+', '"timestamp":0', out), err
+
+
 APART: dict[str, Callable[[Run], Run]] = {
-    "usage": comparison.without_usage,
+    "usage": without_usage,
     "log": without_log_frame,
     "java": without_java,
     "order": without_order,
+    "times": without_times,
 }
 
 

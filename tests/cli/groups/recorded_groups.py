@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.groups.group_broker import Group, GroupBroker, Member
+from tests.cli.groups.member_broker import MemberBroker
 from tests.cli.records.broker import Log
 
 MINUTE_MS = 60_000
@@ -101,6 +102,8 @@ AT_THE_END = ("g-regex", "g-range", "g-meta")
 def broker(name: str) -> GroupBroker:
     """The broker as it was when an output was made."""
     run = name.partition("/")[2].removeprefix("consumer-")
+    if run.startswith("verifiable-"):
+        return _readable()
     short = run if run.startswith("groups-list") else run.removeprefix("groups-")
     is_early = short.startswith(EARLY) and short not in (
         "describe-static-after-close", "groups-list-end",
@@ -108,6 +111,16 @@ def broker(name: str) -> GroupBroker:
     made = GroupBroker(early() if is_early else late(), **_topics(is_late=not is_early))
     made.clock.at_ms = 0
     CHANGES.get(short, lambda _broker: None)(made)
+    return made
+
+
+def _readable() -> MemberBroker:
+    """A broker whose groups can be joined, `orders` as it was when they were."""
+    made = MemberBroker(orders=3)
+    first, second, _ = made.topics["orders"].logs
+    first.append(*(b"line %d" % number for number in range(35)))
+    first.start = 2
+    second.append(b"hanging")
     return made
 
 

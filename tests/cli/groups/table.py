@@ -12,12 +12,14 @@ from tests.cli.table import apart_column, reason_rows
 TOOLS = {
     "ConsumerGroupCommand": ("groups", "kafka-consumer-groups"),
     "GroupsCommand": ("all-groups", "kafka-groups"),
+    "VerifiableConsumer": ("verifiable-consumer", "kafka-verifiable-consumer"),
 }
 APART = {
     "usage": "usage text after the first line",
     "log": "date, level and class around a warning; what the admin client logs",
     "java": "exceptions on standard error, which repeat a line of standard output",
     "order": "order: Kafka's is that of a hash map, ours by name",
+    "times": "times of events",
 }
 SUMMED = ("equal", "apart", "differs")
 
