@@ -7,13 +7,12 @@ bodies have kio's newest shape in both directions.
 import socket
 from typing import Any, Final
 
-from cli.connect import ClusterError, UnreachableError
+from cli.connect import REQUEST_TIMEOUT_S, ClusterError, UnreachableError
 from wire.api_table import api_name
 from wire.connections.client_connection import ClientConnection, Response
 from wire.errors import LocalProtocolError, RemoteProtocolError
 
 CONNECT_TIMEOUT_S: Final = 5.0
-REQUEST_TIMEOUT_S: Final = 30.0
 RECEIVE_BYTES: Final = 64 * 1024
 CLIENT_ID: Final = "kraftline-cli"
 
@@ -21,12 +20,13 @@ CLIENT_ID: Final = "kraftline-cli"
 class Client:
     """Connection to one node, with the API versions negotiated."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         """Connect and negotiate the versions.
 
         Args:
             host: Host name or address.
             port: TCP port.
+            timeout_s: of each request, and of the connection if that is less than its own.
 
         Raises:
             ClusterError: the node does not answer, or not in Kafka's protocol.
@@ -34,10 +34,12 @@ class Client:
         self.address = f"{host}:{port}"
         self._connection = ClientConnection(CLIENT_ID)
         try:
-            self._socket = socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S)
+            self._socket = socket.create_connection(
+                (host, port), timeout=min(CONNECT_TIMEOUT_S, timeout_s)
+            )
         except OSError as error:
             raise self._error(error) from error
-        self._socket.settimeout(REQUEST_TIMEOUT_S)
+        self._socket.settimeout(timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             self._send(self._connection.opening_bytes())

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 DESCRIBE_CLUSTER: Final = 60
 ENDPOINT_BROKERS: Final = 1
 ENDPOINT_CONTROLLERS: Final = 2
+REQUEST_TIMEOUT_S: Final = 30.0
 
 
 class ClusterError(Exception):
@@ -58,8 +59,19 @@ Connect = Callable[[Any], AbstractContextManager[Api]]
 class Cluster:
     """Connections to the nodes of one cluster, opened on demand."""
 
-    def __init__(self, addresses: Sequence[tuple[str, int]], *, is_controllers: bool) -> None:
+    def __init__(
+        self,
+        addresses: Sequence[tuple[str, int]],
+        *,
+        is_controllers: bool,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> None:
         """Connect to the first address that answers.
+
+        Args:
+            addresses: Host and port of each.
+            is_controllers: They are controllers.
+            timeout_s: Of each request.
 
         Raises:
             ClusterError: none answers.
@@ -67,7 +79,8 @@ class Cluster:
         self._clients: dict[int | None, Client] = {}
         self._is_controllers = is_controllers
         self._given = addresses
-        self._clients[None] = _first(addresses)
+        self._timeout_s = timeout_s
+        self._clients[None] = _first(addresses, timeout_s)
         if is_controllers:
             self._go_to_leader()
 
@@ -98,7 +111,7 @@ class Cluster:
         client = self._client(node)
         try:
             return client.call(api_key, body)
-        except ClusterError:
+        except BaseException:  # a signal too: an answer that comes later is nobody's
             self._forget(node)
             raise
 
@@ -111,7 +124,7 @@ class Cluster:
         client = self._client(node)
         try:
             client.send(api_key, body)
-        except ClusterError:
+        except BaseException:
             self._forget(node)
             raise
 
@@ -127,14 +140,14 @@ class Cluster:
 
     def _client(self, node: int | None) -> "Client":
         if node is None and node not in self._clients:
-            self._clients[None] = _first(self._given)
+            self._clients[None] = _first(self._given, self._timeout_s)
         if node not in self._clients:
             from cli.client import Client  # noqa: PLC0415  # loads the protocol
 
             address = self._addresses()[1].get(node or 0)
             if address is None:
                 raise UnreachableError(f"node {node} is not known to the cluster")
-            self._clients[node] = Client(*address)
+            self._clients[node] = Client(*address, self._timeout_s)
         return self._clients[node]
 
     def _addresses(self) -> tuple[int, dict[int, tuple[str, int]]]:
@@ -156,17 +169,17 @@ class Cluster:
 
         # a leader that cannot be reached is no error yet: the connected node may answer as well
         with contextlib.suppress(ClusterError):
-            self._clients[None] = Client(*address)
+            self._clients[None] = Client(*address, self._timeout_s)
             first.close()
 
 
-def _first(addresses: Sequence[tuple[str, int]]) -> "Client":
+def _first(addresses: Sequence[tuple[str, int]], timeout_s: float) -> "Client":
     from cli.client import Client  # noqa: PLC0415  # loads the protocol
 
     errors = []
     for host, port in addresses:
         try:
-            return Client(host, port)
+            return Client(host, port, timeout_s)
         except ClusterError as error:
             errors.append(str(error))
     raise UnreachableError("no node can be reached: " + "; ".join(errors))
@@ -182,7 +195,12 @@ def open_cluster(options: Any) -> Cluster:
     check_bootstrap(options)
     controllers = getattr(options, "bootstrap_controller", None)
     where = options.bootstrap_server if controllers is None else controllers
-    return Cluster(parse_addresses(where), is_controllers=controllers is not None)
+    timeout_ms = getattr(options, "request_timeout_ms", None)
+    return Cluster(
+        parse_addresses(where),
+        is_controllers=controllers is not None,
+        timeout_s=REQUEST_TIMEOUT_S if timeout_ms is None else timeout_ms / 1000,
+    )
 
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:

@@ -46,6 +46,10 @@ _ERRORS: Final[dict[int, tuple[str, str]]] = {
         "RecordTooLargeException",
         "The request included a message larger than the max message size the server will accept.",
     ),
+    12: (
+        "OffsetMetadataTooLarge",
+        "The metadata field of the offset request was too large.",
+    ),
     13: ("NetworkException", "The server disconnected before a response was received."),
     14: (
         "CoordinatorLoadInProgressException",
@@ -72,6 +76,35 @@ _ERRORS: Final[dict[int, tuple[str, str]]] = {
     21: (
         "InvalidRequiredAcksException",
         "Produce request specified an invalid value for required acks.",
+    ),
+    22: (
+        "IllegalGenerationException",
+        "Specified group generation id is not valid.",
+    ),
+    23: (
+        "InconsistentGroupProtocolException",
+        (
+            "The group member's supported protocols are incompatible with those of existing "
+            "members or first group member tried to join with empty protocol type or empty "
+            "protocol list."
+        ),
+    ),
+    24: ("InvalidGroupIdException", "The group id is invalid."),
+    25: ("UnknownMemberIdException", "The coordinator is not aware of this member."),
+    26: (
+        "InvalidSessionTimeoutException",
+        (
+            "The session timeout is not within the range allowed by the broker (as configured by "
+            "group.min.session.timeout.ms and group.max.session.timeout.ms)."
+        ),
+    ),
+    27: (
+        "RebalanceInProgressException",
+        "The group is rebalancing, so a rejoin is needed.",
+    ),
+    28: (
+        "InvalidCommitOffsetSizeException",
+        "The committing offset data size is not valid.",
     ),
     29: ("TopicAuthorizationException", "Topic authorization failed."),
     30: ("GroupAuthorizationException", "Group authorization failed."),
@@ -121,6 +154,8 @@ _ERRORS: Final[dict[int, tuple[str, str]]] = {
         ),
     ),
     60: ("ReassignmentInProgressException", "A partition reassignment is in progress."),
+    68: ("GroupNotEmptyException", "The group is not empty."),
+    69: ("GroupIdNotFoundException", "The group id does not exist."),
     73: ("TopicDeletionDisabledException", "Topic deletion is disabled."),
     74: (
         "FencedLeaderEpochException",
@@ -141,16 +176,45 @@ _ERRORS: Final[dict[int, tuple[str, str]]] = {
             "offsets cannot be guaranteed to be monotonically increasing."
         ),
     ),
+    79: (
+        "MemberIdRequiredException",
+        (
+            "The group member needs to have a valid member id before actually entering a consumer "
+            "group."
+        ),
+    ),
     80: ("PreferredLeaderNotAvailableException", "The preferred leader was not available."),
+    81: (
+        "GroupMaxSizeReachedException",
+        "The group has reached its maximum size.",
+    ),
+    82: (
+        "FencedInstanceIdException",
+        (
+            "The broker rejected this static consumer since another consumer with the same "
+            "group.instance.id has registered with a different member.id."
+        ),
+    ),
     83: (
         "EligibleLeadersNotAvailableException",
         "Eligible topic partition leaders are not available.",
     ),
     84: ("ElectionNotNeededException", "Leader election not needed for topic partition."),
     85: ("NoReassignmentInProgressException", "No partition reassignment is in progress."),
+    86: (
+        "GroupSubscribedToTopicException",
+        (
+            "Deleting offsets of a topic is forbidden while the consumer group is actively "
+            "subscribed to it."
+        ),
+    ),
     87: (
         "InvalidRecordException",
         "This record has failed the validation on broker and hence will be rejected.",
+    ),
+    88: (
+        "UnstableOffsetCommitException",
+        "There are unstable offsets that need to be cleared.",
     ),
     89: ("ThrottlingQuotaExceededException", "The throttling quota has been exceeded."),
     91: (
@@ -180,6 +244,31 @@ _ERRORS: Final[dict[int, tuple[str, str]]] = {
         "InconsistentClusterIdException",
         "The clusterId in the request does not match that found on the server",
     ),
+    110: (
+        "FencedMemberEpochException",
+        (
+            "The member epoch is fenced by the group coordinator. The member must abandon all its "
+            "partitions and rejoin."
+        ),
+    ),
+    111: (
+        "UnreleasedInstanceIdException",
+        (
+            "The instance ID is still used by another member in the consumer group. That member "
+            "must leave first."
+        ),
+    ),
+    112: (
+        "UnsupportedAssignorException",
+        "The assignor or its version range is not supported by the consumer group.",
+    ),
+    113: (
+        "StaleMemberEpochException",
+        (
+            "The member epoch is stale. The member must retry after receiving its updated member "
+            "epoch via the ConsumerGroupHeartbeat API."
+        ),
+    ),
     114: (
         "MismatchedEndpointTypeException",
         "The request was sent to an endpoint of the wrong type.",
@@ -187,6 +276,10 @@ _ERRORS: Final[dict[int, tuple[str, str]]] = {
     115: ("UnsupportedEndpointTypeException", "This endpoint type is not supported yet."),
     126: ("DuplicateVoterException", "The voter is already part of the set of voters."),
     127: ("VoterNotFoundException", "The voter is not part of the set of voters."),
+    128: (
+        "InvalidRegularExpression",
+        "The regular expression is not valid.",
+    ),
 }
 
 

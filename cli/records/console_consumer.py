@@ -1,7 +1,4 @@
-"""`kraftline console-consumer`: records to standard output (kafka-console-consumer).
-
-Without groups: all partitions of the topics are read, nothing is committed.
-"""
+"""`kraftline console-consumer`: records to standard output (kafka-console-consumer)."""
 
 from collections.abc import Sequence
 
@@ -50,7 +47,7 @@ def command_parser() -> ToolParser:
     parser.add_argument("--key-deserializer", metavar="CLASS", help="class for keys")
     parser.add_argument("--value-deserializer", metavar="CLASS", help="class for values")
     parser.add_argument("--isolation-level", help="read_committed, read_uncommitted (default)")
-    parser.add_argument("--group", help="refused: groups are not spoken")
+    parser.add_argument("--group", help="read as a member of it, commit what is printed")
     parser.flags({
         "from-beginning": "begin at the earliest offset, not at the end",
         "skip-message-on-error": "leave out what cannot be printed, do not end",

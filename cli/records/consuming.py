@@ -1,18 +1,25 @@
 """Work of `kraftline console-consumer`: records to standard output (kafka-console-consumer).
 
-Without groups: all partitions of the topics are read, nothing is committed.
+With a group this is a member of it, which commits what was printed. Without one all partitions of
+the topics are read, and nothing is committed.
 """
 
+import base64
 import signal
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from random import SystemRandom
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, Protocol
+
+from typing_extensions import override
 
 from cli.arguments import INT64_MAX, UsageError
 from cli.command import Output, execute
 from cli.connect import Connect, open_cluster
+from cli.groups.membership.actions import GroupConfig, MemberError
+from cli.groups.membership.group_configs import group_config
 from cli.records.clients import client_configs
 from cli.records.clients.clock import SYSTEM, Clock
 from cli.records.clients.fetcher import Fetched, Fetcher, FetcherConfig, FetchError
@@ -24,6 +31,7 @@ from cli.records.formats.deserializers import DeserializeError
 from cli.records.formats.formatters import formatter_of, json_formatter
 from cli.records.partition_rules import topic_pattern
 from cli.records.tool_parser import ToolParser
+from wire.random_ids import random_uuid
 
 DEPRECATED: Final = {
     "property": "formatter-property",
@@ -32,10 +40,6 @@ DEPRECATED: Final = {
 }
 WARNING: Final = (
     "Option --{} is deprecated and will be removed in a future version. Use --{} instead.\n"
-)
-NO_GROUPS: Final = (
-    "Consumer groups are not spoken here yet: without a group all partitions of the topic are "
-    "read, and nothing is committed"
 )
 ISOLATION_LEVELS: Final = {"read_committed": READ_COMMITTED, "read_uncommitted": READ_UNCOMMITTED}
 RESETS: Final = {"earliest": EARLIEST, "latest": LATEST, "none": None}
@@ -67,8 +71,8 @@ def _parse(arguments: Sequence[str]) -> Namespace:
     properties = client_configs.properties_of(
         options.command_config or options.consumer_config, words
     )
-    _check_group(parser, options, properties)
     options.fetcher = _fetcher_config(options, properties)
+    options.group_config = _group_config(parser, options, properties)
     options.position = _position(parser, options)
     shown = client_configs.properties_of(options.formatter_config, ())
     for kind in ("key", "value"):
@@ -96,7 +100,10 @@ def _check_places(parser: ToolParser, options: Namespace) -> None:
         parser.error("Options from-beginning and offset cannot be specified together.")
 
 
-def _check_group(parser: ToolParser, options: Namespace, properties: dict[str, str]) -> None:
+def _group_config(
+    parser: ToolParser, options: Namespace, properties: dict[str, str]
+) -> GroupConfig | None:
+    """The configs of the member that the options ask for; None without a group."""
     given = [options.group, properties.get("group.id")]
     groups = sorted({group for group in given if group is not None})
     if len(groups) > 1:
@@ -107,8 +114,12 @@ def _check_group(parser: ToolParser, options: Namespace, properties: dict[str, s
         )
     if groups and options.partition is not None:
         parser.error("Options group and partition cannot be specified together.")
-    if groups:
-        raise UsageError(NO_GROUPS)
+    if not groups:
+        return None
+    try:
+        return group_config(properties, groups[0])
+    except UsageError as error:
+        raise UsageError(f"{UNKNOWN_ERROR}{error}") from error
 
 
 def _fetcher_config(options: Namespace, properties: dict[str, str]) -> FetcherConfig:
@@ -167,13 +178,13 @@ def _position(parser: ToolParser, options: Namespace) -> int:
 def consume(api: RecordsApi, options: Namespace, clock: Clock) -> Output:
     """Print records until they or the time end."""
     printer = _Printer(options)
-    signal_before = _on_termination()
+    signal_before = on_termination()
     error, exit_code = "", 0
     try:
         _consume(api, options, clock, printer)
     except DeserializeError as failure:
         error, exit_code = f"{UNKNOWN_ERROR}{failure}\n", 1
-    except (_TimeoutError, FetchError) as failure:
+    except (_TimeoutError, FetchError, MemberError) as failure:
         sys.stderr.write(f"Error processing message, terminating consumer process: \n{failure}\n")
     finally:
         if signal_before is not None:
@@ -188,11 +199,15 @@ class _TimeoutError(Exception):
     pass
 
 
-def _on_termination() -> Any:
+def on_termination() -> Any:
     """Make SIGTERM an orderly end; returns the handler before, None outside of the main thread."""
+    is_first = True
 
     def leave(_number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(143)
+        nonlocal is_first
+        if is_first:  # others do not disturb the end: `timeout` sends two
+            is_first = False
+            raise SystemExit(143)
 
     try:
         return signal.signal(signal.SIGTERM, leave)
@@ -200,24 +215,103 @@ def _on_termination() -> Any:
         return None
 
 
+class _Source(Protocol):
+    """Origin of records."""
+
+    def poll(self, timeout_ms: int) -> list[Fetched]:
+        """Records; none if there were none in time."""
+        ...
+
+    def put_back(self, unread: Sequence[Fetched]) -> None:
+        """The last records of the last poll were not printed."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more is read."""
+        ...
+
+
 def _consume(api: RecordsApi, options: Namespace, clock: Clock, printer: "_Printer") -> None:
-    fetcher = Fetcher(api, options.fetcher, clock)
+    source = _source(api, options, clock)
     timeout_ms = options.timeout_ms if options.timeout_ms not in (None, -1) else INT64_MAX
-    is_assigned = False
     start_ms = clock.now_ms()
-    while not printer.is_done:
-        if not is_assigned:
-            is_assigned = _assign(api, options, fetcher)
-        left_ms = start_ms + timeout_ms - clock.now_ms()
-        records = fetcher.poll(max(0, min(left_ms, POLL_MS)))
-        if not records and clock.now_ms() - start_ms >= timeout_ms:
-            raise _TimeoutError("org.apache.kafka.common.errors.TimeoutException")
+    try:
+        while not printer.is_done:
+            left_ms = start_ms + timeout_ms - clock.now_ms()
+            records = source.poll(max(0, min(left_ms, POLL_MS)))
+            if not records and clock.now_ms() - start_ms >= timeout_ms:
+                raise _TimeoutError("org.apache.kafka.common.errors.TimeoutException")
+            _print(source, printer, records)
+            if records:
+                start_ms = clock.now_ms()
+    finally:
+        source.close()
+
+
+def _print(source: _Source, printer: "_Printer", records: list[Fetched]) -> None:
+    """Print records; those behind the end, or behind one that cannot be printed, are put back."""
+    before = printer.count
+    try:
         for fetched in records:
-            if not printer.is_done:
-                printer.print(fetched)
+            if printer.is_done:
+                break
+            printer.print(fetched)
         printer.flush()
-        if records:
-            start_ms = clock.now_ms()
+    finally:
+        source.put_back(records[printer.count - before :])
+
+
+def _source(api: RecordsApi, options: Namespace, clock: Clock) -> _Source:
+    if options.group_config is None:
+        return _Assigned(api, options, clock)
+    from cli.groups.membership.group_consumer import (  # noqa: PLC0415  # only with a group
+        GroupConsumer,
+        Subscription,
+    )
+
+    consumer = GroupConsumer(
+        api,
+        options.group_config,
+        options.fetcher,
+        Subscription(options.topic, options.pattern),
+        clock,
+        member_id=drawn_id(),
+    )
+    consumer.on_problem = _warn
+    return consumer
+
+
+def _warn(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+def drawn_id() -> str:
+    """An id of a member, drawn as Kafka's."""
+    return base64.urlsafe_b64encode(random_uuid(SystemRandom())).decode().rstrip("=")
+
+
+class _Assigned(_Source):
+    """The partitions that the options name, without a group."""
+
+    def __init__(self, api: RecordsApi, options: Namespace, clock: Clock) -> None:
+        self._api = api
+        self._options = options
+        self._fetcher = Fetcher(api, options.fetcher, clock)
+        self._is_assigned = False
+
+    @override
+    def poll(self, timeout_ms: int) -> list[Fetched]:
+        if not self._is_assigned:
+            self._is_assigned = _assign(self._api, self._options, self._fetcher)
+        return self._fetcher.poll(timeout_ms)
+
+    @override
+    def put_back(self, unread: Sequence[Fetched]) -> None:
+        pass
+
+    @override
+    def close(self) -> None:
+        pass
 
 
 def _assign(api: RecordsApi, options: Namespace, fetcher: Fetcher) -> bool:

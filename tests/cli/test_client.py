@@ -1,5 +1,6 @@
 """The blocking client over loopback sockets, with a server that answers by a script."""
 
+import _thread
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -115,6 +116,33 @@ def test_a_connection_that_breaks_is_opened_again() -> None:
                 cluster.call(METADATA, default_request(METADATA))
             assert cluster.call(METADATA, default_request(METADATA)) is not None
             assert cluster.supports(METADATA)
+        thread.join(5)
+
+
+def test_an_answer_that_was_not_waited_for_is_not_that_of_the_next_call() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(5)
+        port = server.getsockname()[1]
+
+        def run() -> None:
+            connection, _ = server.accept()
+            with connection:
+                serve_some(connection, 1)
+                connection.recv(1000)
+                _thread.interrupt_main()
+                connection.settimeout(5)
+                while connection.recv(1000):
+                    pass
+                connection, _ = server.accept()
+                with connection:
+                    serve_some(connection, 9)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        with Cluster([("127.0.0.1", port)], is_controllers=False) as cluster:
+            with pytest.raises(KeyboardInterrupt):
+                cluster.call(METADATA, default_request(METADATA))
+            assert cluster.call(METADATA, default_request(METADATA)) is not None
         thread.join(5)
 
 

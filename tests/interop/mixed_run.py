@@ -5,8 +5,8 @@ python -m tests.interop.mixed_run --minutes 10 --kafka 2 [--applications] [--dir
 Three combined nodes, a topic of six partitions with three replicas. One idempotent producer for
 each codec writes with acks=all to all of them; node after node is killed, comes back and leads what
 it is preferred for. At the end every acknowledged record is read back at its offset, no record is
-there out of order, or twice in one producer epoch, and the logs of each partition are equal byte for
-byte on three nodes.
+there out of order, or twice in one producer epoch, and the logs of each partition are equal
+byte for byte on three nodes.
 With `--applications`, groups of both protocols and exactly-once copies run beside the writers
 (`tests/interop/applications.py`), coordinated by nodes of each kind.
 """

@@ -33,6 +33,10 @@ _NUMBERS: Final[dict[str, tuple[str, int]]] = {
     "fetch.max.bytes": ("INT", 0),
     "max.partition.fetch.bytes": ("INT", 0),
     "max.poll.records": ("INT", 1),
+    "max.poll.interval.ms": ("INT", 1),
+    "session.timeout.ms": ("INT", 0),
+    "heartbeat.interval.ms": ("INT", 0),
+    "auto.commit.interval.ms": ("INT", 0),
 }
 """Config -> type and lowest value."""
 

@@ -65,6 +65,8 @@ class Fetched(msgspec.Struct, frozen=True):
     record: RecordView
     timestamp_type: str
     """CREATE_TIME, LOG_APPEND_TIME, or NO_TIMESTAMP of message format 0."""
+    leader_epoch: int = -1
+    """Of its batch; -1 of older messages."""
 
 
 class Fetcher:
@@ -91,6 +93,11 @@ class Fetcher:
         if partition not in self._positions:
             self._turns.append(partition)
         self._positions[partition] = position
+
+    def give_up(self, partition: Partition) -> None:
+        """Read a partition no longer."""
+        if self._positions.pop(partition, None) is not None:
+            self._turns.remove(partition)
 
     def poll(self, timeout_ms: int) -> list[Fetched]:
         """Records in the order of their partitions; none if there were none in time.
@@ -276,7 +283,8 @@ def _shown(
     if hidden.hides(batch):
         return []
     kind = LOG_APPEND_TIME if batch.header.is_log_append_time else CREATE_TIME
-    return [Fetched(partition, r, kind) for r in batch.records() if r.offset >= position]
+    epoch = int(batch.header.leader_epoch)
+    return [Fetched(partition, r, kind, epoch) for r in batch.records() if r.offset >= position]
 
 
 def _end_offset(batch: Batch | LegacyBatch) -> int:

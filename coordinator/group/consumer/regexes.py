@@ -35,18 +35,25 @@ _DESCRIPTIONS: Final = {
 """Descriptions of RE2/J for those of RE2 that it has in other words."""
 
 
-def regex_error(regex: str) -> ApiError | None:
-    """INVALID_REGULAR_EXPRESSION with the reason, None for a valid expression."""
+def why_invalid(regex: str) -> str | None:
+    """The reason why an expression is invalid, in the words of RE2/J; None if it is valid."""
     try:
         re2.compile(regex, _OPTIONS)
     except re2.error as error:
-        reason = error.args[0].decode(errors="replace").split(": ", 1)[0]
-        return ApiError(
-            ErrorCode.invalid_regular_expression,
-            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: "
-            f"{_DESCRIPTIONS.get(reason, reason)}.",
-        )
+        reason: str = error.args[0].decode(errors="replace").split(": ", 1)[0]
+        return _DESCRIPTIONS.get(reason, reason)
     return None
+
+
+def regex_error(regex: str) -> ApiError | None:
+    """INVALID_REGULAR_EXPRESSION with the reason, None for a valid expression."""
+    why = why_invalid(regex)
+    if why is None:
+        return None
+    return ApiError(
+        ErrorCode.invalid_regular_expression,
+        f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {why}.",
+    )
 
 
 class Resolution:

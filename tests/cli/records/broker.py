@@ -61,10 +61,13 @@ class Log(msgspec.Struct):
             for delta, value in enumerate(values)
         ]  # fmt: skip
         header = BatchHeader(
-            base_offset=Offset(self.end), leader_epoch=LeaderEpoch(0),
+            base_offset=Offset(self.end),
             last_offset_delta=len(records) - 1, records_count=len(records),
             base_timestamp_ms=records[0].timestamp_ms,
-            **{"max_timestamp_ms": records[-1].timestamp_ms, **fields},
+            **{
+                "max_timestamp_ms": records[-1].timestamp_ms, "leader_epoch": LeaderEpoch(0),
+                **fields,
+            },
         )  # fmt: skip
         self.batches.append(encode_records(header, records))
 
@@ -140,6 +143,7 @@ class Broker:
         """Of a partition in one answer to Fetch."""
         self.lost_answers = 0
         """Batches that are appended but not answered."""
+        self.answers = dict(ANSWERS)
         self.versions = {key: SCHEMAS[key].newest_version for key in ANSWERS} | MAXIMA
         self._next_producer_id = 7
 
@@ -148,7 +152,7 @@ class Broker:
         yield self
 
     def supports(self, api_key: int) -> bool:
-        return api_key in ANSWERS
+        return api_key in self.answers
 
     def call(self, api_key: int, body: Any, node: int | None = None) -> Any:
         assert node in (None, NODE)
@@ -162,7 +166,7 @@ class Broker:
         self.asked.append((api_key, request))
         if api_key == LIST_OFFSETS:
             self.refused, self.refused_later = [*self.refused, *self.refused_later], []
-        answer = ANSWERS[api_key](self, request)
+        answer = self.answers[api_key](self, request)
         written = encode_response(api_key, version, 1, answer)
         return decode_response(api_key, version, written)[1]
 

@@ -22,7 +22,7 @@ APART = {
     "log": "what the clients log; date, level and class around the text of other errors in the log",
     "java": "names of exceptions and what repeats the line before",
     "usage": "usage text before or after the error",
-    "group": "advice about the protocol of groups, which are not used here",
+    "group": "advice about the protocol of groups",
     "times": "times, rates, latencies, and the folder of a file",
     "order": "order of partitions: in JSON a hash map's, of records that of the answers",
 }

@@ -261,8 +261,7 @@ def test_a_reader_that_goes_away(capfd: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [([*T, "--group", "g"], "Consumer groups are not spoken here yet"),
-     ([*T, "--command-property", "group.id=g"], "Consumer groups are not spoken here yet"),
+    [
      ([*S, "--include", "x", "--partition", "0"], "The topic is required when partition"),
      ([*S, "--include", "("], "( is an invalid regex."),
      ([*T, "--from-beginning", "--command-property", "auto.offset.reset=latest"],

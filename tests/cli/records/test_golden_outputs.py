@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from cli.main import COMMANDS as OURS
+from tests.cli.groups.member_broker import MemberBroker
 from tests.cli.records import golden
 from tests.cli.records.broker import Broker, Topic
 from tests.cli.records.coordinator_topics import TOPICS, log_of
@@ -20,11 +21,20 @@ REPLAYED = sorted(
 
 def broker_of(name: str) -> Broker:
     """The broker for an output, with the coordinator's topic that it prints."""
+    if "/console-consumer-group-" in name:
+        return with_members(broker(name))
     made, topic = broker(name), TOPICS.get(name.partition("/")[2])
     if topic is not None:
         run = outputs()[name]
         made.topics[topic] = Topic(topic, [log_of(topic, run.stdout, run.stderr)])
     return made
+
+
+def with_members(made: Broker) -> Broker:
+    """The same topics, where groups can be joined."""
+    found = MemberBroker()
+    found.topics = made.topics
+    return found
 
 
 @pytest.mark.parametrize("name", REPLAYED)

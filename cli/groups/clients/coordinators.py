@@ -1,0 +1,113 @@
+"""Requests to the coordinators of groups, again while they move, load or cannot be reached.
+
+apache/kafka: clients/.../admin/internals/CoordinatorStrategy.java
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from cli.connect import Api, ClusterError, UnreachableError, newest
+from cli.groups.clients.descriptions import Node
+from cli.kafka_errors import exception_text
+from cli.records.clients.clock import Backoff, Clock
+
+FIND_COORDINATOR: Final = 10
+GROUP_KEY: Final = 0
+TIMED_OUT: Final = 7
+LOADING: Final = 14
+MOVED: Final = frozenset({15, 16})
+"""COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: it has to be found again."""
+BACKOFF_MS: Final = 100
+
+
+class GroupError(ClusterError):
+    """A refusal about a group; the text has the exception of Kafka's tools."""
+
+    def __init__(self, code: int, message: str | None = None) -> None:
+        """A refusal by its code, with the message of the answer if it has one."""
+        super().__init__(exception_text(code, message))
+        self.code = code
+
+
+class Coordinators:
+    """Coordinators of groups, as far as they are known."""
+
+    def __init__(self, api: Api, clock: Clock, timeout_ms: int) -> None:
+        """Nothing is asked yet.
+
+        Args:
+            api: The cluster.
+            clock: Time to wait by.
+            timeout_ms: Of each request with its repetitions.
+        """
+        self._api = api
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+        self._known: dict[str, Node] = {}
+
+    def ask(self, group: str, api_key: int, body: Any, code_of: Callable[[Any], int]) -> Any:
+        """The answer of a group's coordinator.
+
+        Args:
+            group: Whose coordinator.
+            api_key: The API.
+            body: Of the request, kio's newest.
+            code_of: Function from an answer to its error code.
+
+        Raises:
+            GroupError: there was no coordinator in time, or no answer from it.
+            ClusterError: the coordinator does not serve the API.
+        """
+        limit_ms = self._clock.now_ms() + self._timeout_ms
+        backoff = Backoff(self._clock, BACKOFF_MS)
+        while True:
+            try:
+                node = self.of(group, limit_ms)
+                answer = self._api.call(api_key, body, node.id)
+                code = code_of(answer)
+                if code != LOADING and code not in MOVED:
+                    return answer
+                why = exception_text(code)
+            except UnreachableError as error:
+                code, why = TIMED_OUT, str(error)
+            if code != LOADING:
+                self.forget(group)
+            if not backoff.wait(limit_ms):
+                raise GroupError(TIMED_OUT, f"No answer about group {group} in time: {why}")
+
+    def forget(self, group: str) -> None:
+        """Find the coordinator again before the next request."""
+        self._known.pop(group, None)
+
+    def of(self, group: str, limit_ms: int | None = None) -> Node:
+        """The coordinator of a group.
+
+        Args:
+            group: The group.
+            limit_ms: End of the search, a time of the clock; None: after the timeout.
+
+        Raises:
+            GroupError: refused, or none was there in time.
+        """
+        if limit_ms is None:
+            limit_ms = self._clock.now_ms() + self._timeout_ms
+        backoff = Backoff(self._clock, BACKOFF_MS)
+        while group not in self._known:
+            code, message = self._find(group)
+            if code and code != LOADING and code not in MOVED:
+                raise GroupError(code, message)
+            if code and not backoff.wait(limit_ms):
+                raise GroupError(
+                    TIMED_OUT, f"No coordinator of group {group} in time: {exception_text(code)}"
+                )
+        return self._known[group]
+
+    def _find(self, group: str) -> tuple[int, str | None]:
+        """Ask for the coordinator: code and message of the answer."""
+        request = newest(FIND_COORDINATOR).FindCoordinatorRequest(
+            key_type=GROUP_KEY, coordinator_keys=(group,)
+        )
+        (row,) = self._api.call(FIND_COORDINATOR, request).coordinators
+        if not int(row.error_code):
+            self._known[group] = Node(int(row.node_id), str(row.host), int(row.port))
+        return int(row.error_code), row.error_message
