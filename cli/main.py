@@ -28,6 +28,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "console-producer": ("cli.records.console_producer", "lines of standard input as records"),
     "producer-perf-test": ("cli.records.producer_perf_test", "rate and latency of producing"),
     "verifiable-producer": ("cli.records.verifiable_producer", "numbers, a JSON line each"),
+    "transactions": (
+        "cli.transactions.command",
+        "list and describe transactions, find and abort hanging ones",
+    ),
     "delete-records": ("cli.records.delete_records", "delete the records below an offset"),
     "log-dirs": ("cli.records.log_dirs", "sizes of partitions in the brokers' directories"),
     "dump-log": ("cli.offline.dump_log", "print segments, snapshots and indexes"),

@@ -140,7 +140,8 @@ class Broker:
         """Of a partition in one answer to Fetch."""
         self.lost_answers = 0
         """Batches that are appended but not answered."""
-        self.versions = {key: SCHEMAS[key].newest_version for key in ANSWERS} | MAXIMA
+        self.answers = dict(ANSWERS)
+        self.versions = {key: SCHEMAS[key].newest_version for key in self.answers} | MAXIMA
         self._next_producer_id = 7
 
     @contextlib.contextmanager
@@ -148,21 +149,21 @@ class Broker:
         yield self
 
     def supports(self, api_key: int) -> bool:
-        return api_key in ANSWERS
+        return api_key in self.answers
 
     def call(self, api_key: int, body: Any, node: int | None = None) -> Any:
         assert node in (None, NODE)
         if api_key in self.refused:
             self.refused.remove(api_key)
             raise UnreachableError("h:1: Connection refused")
-        version = self.versions[api_key]
+        version = self.versions.get(api_key, SCHEMAS[api_key].newest_version)
         frame = encode_request(api_key, version, 1, "test", body)
         _, position = split_request(frame)
         request = decode_request(api_key, version, frame[position:])
         self.asked.append((api_key, request))
         if api_key == LIST_OFFSETS:
             self.refused, self.refused_later = [*self.refused, *self.refused_later], []
-        answer = ANSWERS[api_key](self, request)
+        answer = self.answers[api_key](self, request)
         written = encode_response(api_key, version, 1, answer)
         return decode_response(api_key, version, written)[1]
 
@@ -218,9 +219,10 @@ def _metadata(broker: Broker, request: Any) -> Any:
             rows.append(_made(METADATA, "MetadataResponseTopic", error_code=code, name=name))
             continue
         partitions = tuple(
-            _made(METADATA, "MetadataResponsePartition", partition_index=n, leader_id=log.leader)
+            _made(METADATA, "MetadataResponsePartition", partition_index=n, leader_id=log.leader,
+                  replica_nodes=(NODE,))
             for n, log in reversed(list(enumerate(topic.logs)))
-        )
+        )  # fmt: skip
         rows.append(
             _made(METADATA, "MetadataResponseTopic", name=name, topic_id=topic.id,
                   is_internal=topic.is_internal, partitions=partitions)
