@@ -93,7 +93,8 @@ def test_a_group_and_a_transaction_of_real_clients_are_on_the_page_of_their_coor
     browser: Browser, quorum: Quorum, tmp_path: Path
 ) -> None:
     servers = {"bootstrap.servers": quorum.bootstrap}
-    AdminClient(servers).create_topics([NewTopic("orders", 1, 3)])["orders"].result()
+    admin = AdminClient(servers)
+    admin.create_topics([NewTopic("orders", 1, 3)])["orders"].result()
     consumer = Consumer({**servers, "group.id": "readers", "enable.auto.commit": False})
     consumer.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
     producer = Producer({**servers, "transactional.id": "writer"})
