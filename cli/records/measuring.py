@@ -182,10 +182,9 @@ class _Commits:
             self.end()
 
     def end(self) -> None:
-        """Commit the open transaction, if there is one."""
-        if self._start_ms is not None:
-            self._producer.commit()
-            self._start_ms = None
+        """Commit the open transaction; without records since the last one there is none."""
+        self._producer.commit()
+        self._start_ms = None
 
 
 class _Sent:
