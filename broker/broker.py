@@ -19,6 +19,7 @@ from broker.clients.front import Front
 from broker.clients.request_metrics import RequestMetrics
 from broker.clients.use_notes import used_interval_ms
 from broker.config import RecordsConfig
+from broker.coordinators.coordinator_views import CoordinatorViews
 from broker.coordinators.groups import GroupCoordinator
 from broker.due_parts import DueParts
 from broker.effects import Effect, Log, LogLevel
@@ -109,12 +110,10 @@ class Broker:
         self._budget = TurnBudget()
         self._work, self._asks = Work(self._effects), Asks(self._effects)
         self._services = Services(self._clock, self._effects, self._work, self._asks, self._budget)
-        self._counters = Counters()
-        self._requests = RequestMetrics(nanoseconds)
+        self._counters, self._requests = Counters(), RequestMetrics(nanoseconds)
         self._quotas = ClientQuotas(self._clock, config.quota_window, nanoseconds)
         self._throttles = ReplicationQuotas(config.node_id, config.replication_window, self._clock)
-        self._silent = SilentConfigs(config.node_id)
-        self._replicas = self._manager()
+        self._silent, self._replicas = SilentConfigs(config.node_id), self._manager()
         self._links = LeaderLinks(
             config.node_id,
             config.inter_broker_listener,
@@ -137,6 +136,8 @@ class Broker:
         self._access = Access(config.access, self._newest_image)
         self._partitions = NamedPartitions(self._newest_image, self._replicas.partition_of)
         self._transactions = self._transaction_parts()
+        transactions = self._transactions.coordinator
+        self.coordinators = CoordinatorViews(self._groups, transactions, self._replicas)
         self._sessions = FetchSessionCache(config.fetch_session_slots, rng)
         self.memory = MemoryPool(config.queued_bytes_max, nanoseconds)
         """Of the requests of clients: the driver takes it for the frames that it receives."""
@@ -144,8 +145,7 @@ class Broker:
         self.apis = frozenset(handlers)
         """Keys of the APIs that are served here, and not by the kernel."""
         self._front = self._make_front(handlers)
-        self._is_serving = False
-        self._pulse = Pulse(self._clock, self._effects, self._work)
+        self._is_serving, self._pulse = False, Pulse(self._clock, self._effects, self._work)
         timed = (
             self._front, self._replicas, self._local, self._fetchers, self._links,
             self._groups, self._transactions.coordinator, self._transactions.verifier, self._pulse,

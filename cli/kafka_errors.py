@@ -135,6 +135,38 @@ _ERRORS: Final[dict[int, tuple[str, str]]] = {
     45: ("OutOfOrderSequenceException", "The broker received an out of order sequence number."),
     46: ("DuplicateSequenceException", "The broker received a duplicate sequence number."),
     47: ("InvalidProducerEpochException", "Producer attempted to produce with an old epoch."),
+    48: (
+        "InvalidTxnStateException",
+        "The producer attempted a transactional operation in an invalid state.",
+    ),
+    49: (
+        "InvalidPidMappingException",
+        (
+            "The producer attempted to use a producer id which is not currently assigned to its "
+            "transactional id."
+        ),
+    ),
+    50: (
+        "InvalidTxnTimeoutException",
+        (
+            "The transaction timeout is larger than the maximum value allowed by the broker (as "
+            "configured by transaction.max.timeout.ms)."
+        ),
+    ),
+    51: (
+        "ConcurrentTransactionsException",
+        (
+            "The producer attempted to update a transaction while another concurrent operation on "
+            "the same transaction was ongoing."
+        ),
+    ),
+    52: (
+        "TransactionCoordinatorFencedException",
+        (
+            "Indicates that the transaction coordinator sending a WriteTxnMarker is no longer the "
+            "current coordinator for a given producer."
+        ),
+    ),
     53: ("TransactionalIdAuthorizationException", "Transactional Id authorization failed."),
     54: ("SecurityDisabledException", "Security features are disabled."),
     56: ("KafkaStorageException", "Disk error when trying to access log file on the disk."),
@@ -217,6 +249,10 @@ _ERRORS: Final[dict[int, tuple[str, str]]] = {
         "There are unstable offsets that need to be cleared.",
     ),
     89: ("ThrottlingQuotaExceededException", "The throttling quota has been exceeded."),
+    90: (
+        "ProducerFencedException",
+        ("There is a newer producer with the same transactionalId which fences the current one."),
+    ),
     91: (
         "ResourceNotFoundException",
         "A request illegally referred to a resource that does not exist.",
@@ -244,6 +280,7 @@ _ERRORS: Final[dict[int, tuple[str, str]]] = {
         "InconsistentClusterIdException",
         "The clusterId in the request does not match that found on the server",
     ),
+    105: ("TransactionalIdNotFoundException", "The transactionalId could not be found."),
     110: (
         "FencedMemberEpochException",
         (
@@ -274,12 +311,16 @@ _ERRORS: Final[dict[int, tuple[str, str]]] = {
         "The request was sent to an endpoint of the wrong type.",
     ),
     115: ("UnsupportedEndpointTypeException", "This endpoint type is not supported yet."),
+    120: (
+        "TransactionAbortableException",
+        (
+            "The server encountered an error with the transaction. The client can abort the "
+            "transaction to continue using this transactional ID."
+        ),
+    ),
     126: ("DuplicateVoterException", "The voter is already part of the set of voters."),
     127: ("VoterNotFoundException", "The voter is not part of the set of voters."),
-    128: (
-        "InvalidRegularExpression",
-        "The regular expression is not valid.",
-    ),
+    128: ("InvalidRegularExpression", "The regular expression is not valid."),
 }
 
 

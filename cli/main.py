@@ -34,6 +34,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "cli.groups.verifiable_consumer",
         "a member of a group, a JSON line for all that happens",
     ),
+    "transactions": (
+        "cli.transactions.command",
+        "list and describe transactions, find and abort hanging ones",
+    ),
     "delete-records": ("cli.records.delete_records", "delete the records below an offset"),
     "log-dirs": ("cli.records.log_dirs", "sizes of partitions in the brokers' directories"),
     "dump-log": ("cli.offline.dump_log", "print segments, snapshots and indexes"),

@@ -63,7 +63,7 @@ async def partition(service: Service, values: Values) -> PartitionDetail:
     registration = topic.partitions.get(number)
     if registration is None:
         raise Problem.not_found("partition", "partition", str(number))
-    replica = await _told(node.replica((topic.topic_id, number)))
+    replica = await told(node.replica((topic.topic_id, number)))
     return PartitionDetail(
         metadata_offset=image.provenance.end_offset,
         partition=partition_view(topic, number, registration),
@@ -75,7 +75,7 @@ async def local_records(service: Service, values: Values) -> RecordsSummary:
     """Answer with the counts of this node's records."""
     del values
     node = service.node
-    counts = await _told(node.records_counts())
+    counts = await told(node.records_counts())
     if counts is None:
         raise Problem(HTTPStatus.NOT_FOUND, "this node serves no records: it is no broker")
     image = node.image
@@ -101,7 +101,7 @@ async def local_records(service: Service, values: Values) -> RecordsSummary:
     )
 
 
-async def _told(answer: Awaitable[Answer]) -> Answer:
+async def told(answer: Awaitable[Answer]) -> Answer:
     """Await what the thread of the records tells.
 
     Raises:

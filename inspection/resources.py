@@ -253,7 +253,7 @@ async def topic(service: Service, values: Values) -> TopicDetail:
 async def partitions(service: Service, values: Values) -> PartitionsView:
     """Answer with a page of partitions, all or those in one state."""
     image = service.node.image
-    after = _partition_key(values["after"])
+    after = partition_key(values["after"])
     matches = partition_filter(image, values["filter"], service.node.min_insync_default)
     limit = values["limit"]
 
@@ -275,7 +275,8 @@ async def partitions(service: Service, values: Values) -> PartitionsView:
     return await worked(image, work)
 
 
-def _partition_key(text: str | None) -> tuple[str, int] | None:
+def partition_key(text: str | None) -> tuple[str, int] | None:
+    """Topic and number of a text that is topic-number; None for None."""
     if text is None:
         return None
     name, dash, number = text.rpartition("-")

@@ -5,7 +5,11 @@ from typing import Any, Final
 
 import msgspec
 
+from broker.coordinators.coordinator_views import ENDS_MAX, GROUPS_MAX
 from inspection import replicas, resources
+from inspection.coordinators import groups, transactions
+from inspection.coordinators.group_views import GroupDetail, GroupsView
+from inspection.coordinators.transaction_views import OPEN, TransactionDetail, TransactionsView
 from inspection.diff import DiffView
 from inspection.health import HealthView
 from inspection.parameters import LONG_MAX, Choice, Flag, Parameter, Place, WholeNumber
@@ -28,6 +32,7 @@ from inspection.views import CONFIG_TYPES, FILTERS, ConfigsView, TopicDetail
 
 PAGE_DEFAULT: Final = 1_000
 PAGE_MAX: Final = 10_000
+GROUPS_DEFAULT: Final = 100
 NODE_ID_MAX: Final = 2**31 - 1
 
 Handler = Callable[[Service, dict[str, Any]], Awaitable[Any]]
@@ -63,6 +68,13 @@ LIMIT: Final = _number(
 )
 AFTER_NAME: Final = Parameter(
     name="after", place=Place.QUERY, description="go on behind this name: `next_after` of the page"
+)
+AFTER_PARTITION: Final = Parameter(
+    name="after",
+    place=Place.QUERY,
+    description="go on behind this partition, as topic-number: `next_after` of a page",
+    pattern=r"[^\u0000]+-[0-9]{1,10}",
+    form="topic-number, as in orders-3",
 )
 AT_OFFSET: Final = _number(
     "offset", "all records below this offset", place=Place.PATH, is_required=True
@@ -129,13 +141,7 @@ ROUTES: Final[tuple[Route, ...]] = (
                 choices=FILTERS,
             ),
             LIMIT,
-            Parameter(
-                name="after",
-                place=Place.QUERY,
-                description="go on behind this partition, as topic-number: `next_after` of a page",
-                pattern=r"[^\u0000]+-[0-9]{1,10}",
-                form="topic-number, as in orders-3",
-            ),
+            AFTER_PARTITION,
         ),
         has_etag=True,
     ),
@@ -161,6 +167,66 @@ ROUTES: Final[tuple[Route, ...]] = (
         summary="Counts of this broker's records: produced, fetched, replicated, waiting, behind",
         handler=replicas.local_records,
         answer=RecordsSummary,
+        statuses=(404, 503),
+    ),
+    Route(
+        path="/v1/groups",
+        summary="Groups that this node coordinates, with state, members and lag; who has the rest",
+        handler=groups.groups,
+        answer=GroupsView,
+        parameters=(
+            _number(
+                "limit",
+                "how many at most",
+                minimum=1,
+                maximum=GROUPS_MAX,
+                default=GROUPS_DEFAULT,
+            ),
+            AFTER_NAME,
+        ),
+        statuses=(404, 503),
+    ),
+    Route(
+        path="/v1/groups/{id}",
+        summary="One group at its coordinator: members with assignments, offsets with lag",
+        handler=groups.group,
+        answer=GroupDetail,
+        parameters=(
+            _path("id", "group id"),
+            _number(
+                "limit",
+                "how many offsets at most",
+                minimum=1,
+                maximum=ENDS_MAX,
+                default=ENDS_MAX,
+            ),
+            AFTER_PARTITION,
+        ),
+        statuses=(404, 503),
+    ),
+    Route(
+        path="/v1/transactions",
+        summary="Transactional ids that this node coordinates; who has the rest",
+        handler=transactions.transactions,
+        answer=TransactionsView,
+        parameters=(
+            Choice(
+                name="filter",
+                place=Place.QUERY,
+                description="open: those with a transaction that is open or prepared",
+                choices=(OPEN,),
+            ),
+            LIMIT,
+            AFTER_NAME,
+        ),
+        statuses=(404, 503),
+    ),
+    Route(
+        path="/v1/transactions/{id}",
+        summary="One transactional id at its coordinator, with the partitions of its transaction",
+        handler=transactions.transaction,
+        answer=TransactionDetail,
+        parameters=(_path("id", "transactional id"),),
         statuses=(404, 503),
     ),
     Route(

@@ -5,8 +5,9 @@ consistent. Long work on an image (it is immutable) belongs on another thread.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from broker.coordinators.coordinator_views import CoordinatorViews
 from broker.records_counts import RecordsCounts
 from broker.replicas.replica_views import LocalReplicaView
 from inspection.elections import Elections
@@ -43,6 +44,7 @@ DESCRIBE_QUORUM: Final = 55
 ELECTIONS_MAX: Final = 50
 ELECTION_READ_BYTES: Final = 64 * 1024
 
+Answer = TypeVar("Answer")
 Ask = Callable[[int, Any], Awaitable[Any]]
 """Function that sends one request of an API to the cluster through this node; raises AskError."""
 
@@ -187,6 +189,14 @@ class RunningNode:
             RecordsStalledError: the thread of the records does not answer.
         """
         return None if self._records is None else await self._records.counts()
+
+    async def coordinators(self, question: Callable[[CoordinatorViews], Answer]) -> Answer | None:
+        """Answer a question about groups and transactions here; None if this node serves none.
+
+        Raises:
+            RecordsStalledError: the thread of the records does not answer.
+        """
+        return None if self._records is None else await self._records.coordinators(question)
 
     # ---- the quorum --------------------------------------------------------------------------
 

@@ -114,6 +114,14 @@ class Coordinator(Generic[ImageT]):
         self.touch_all()
         return self._shards.active()
 
+    def committed_images(self) -> dict[int, ImageT]:
+        """The committed image of each active shard, by partition."""
+        return {
+            number: shard.committed
+            for number, shard in self._shards
+            if shard.state is ShardState.ACTIVE
+        }
+
     def touch_all(self) -> None:
         """Look at the timers of all shards again: something was written that no request asked."""
         self._touched.update(number for number, _ in self._shards)

@@ -2,5 +2,5 @@
 
 Clients that other programs may use, in `clients`: `topic_metadata` (partitions and their leaders),
 `offsets` (ListOffsets), `producer`, `fetcher`. They work on `cli.connect.Api` and know no command
-line. Consumer groups are in `cli.groups`. Transactions are not spoken.
+line. Consumer groups are in `cli.groups`.
 """

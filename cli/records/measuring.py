@@ -14,10 +14,14 @@ from cli.records.clients import client_configs
 from cli.records.clients.clock import SYSTEM, Clock
 from cli.records.clients.producer import Delivered, Outgoing, Producer, SendError
 from cli.records.clients.records_api import RecordsApi
-from cli.records.producer_perf_test import NO_TRANSACTIONS, command_parser
+from cli.records.clients.transactions import Transactions
+from cli.records.producer_perf_test import TRANSACTION_DURATION_MS, command_parser
 from cli.records.throttle import Throttle
 
 PERCENTILES: Final = {"50th": 0.5, "95th": 0.95, "99th": 0.99, "99.9th": 0.999}
+TRANSACTION_TIMEOUT_MS: Final = 60_000
+"""Default of `transaction.timeout.ms`."""
+ID_PREFIX: Final = "performance-producer-"
 _LETTERS: Final = bytes(65 + number % 26 for number in range(256))
 _MIB: Final = 1024 * 1024
 _SAMPLES_MAX: Final = 500_000
@@ -58,13 +62,17 @@ def _parse(arguments: Sequence[str]) -> Namespace:
         parser.error("The value for --warmup-records must be strictly fewer than the number of "
                      "records in the test, --num-records.")  # fmt: skip
     properties = client_configs.properties_of(file, words)
-    asked = {options.transactional_id, options.transaction_duration_ms,
-             properties.get("transactional.id")}  # fmt: skip
-    if asked != {None}:
-        raise UsageError(NO_TRANSACTIONS)
     if options.bootstrap_server is None:
         options.bootstrap_server = properties.get("bootstrap.servers")
     options.producer = client_configs.producer_config(properties)
+    if options.transactional_id is None:
+        options.transactional_id = properties.get("transactional.id")
+    options.has_transactions = {options.transactional_id, options.transaction_duration_ms} != {None}
+    if options.has_transactions and not options.producer.is_idempotent:
+        raise UsageError("Cannot set a transactional.id without also enabling idempotence.")
+    options.transaction_timeout_ms = client_configs.number_of(
+        properties, "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS
+    )
     options.payloads = _payloads(options)
     return options
 
@@ -94,7 +102,9 @@ def _payloads(options: Namespace) -> list[bytes]:
 def measure(api: RecordsApi, options: Namespace, clock: Clock) -> Output:
     """Produce the records of the options and print what was measured."""
     rng = random.Random(clock.wall_ms())  # noqa: S311 - no secrets here
-    producer = Producer(api, options.producer, clock, rng)
+    transactions = _transactions(api, options, clock, rng)
+    producer = Producer(api, options.producer, clock, rng, transactions)
+    commits = None if transactions is None else _Commits(producer, options, clock)
     throttle = Throttle(options.throughput, clock)
     make = _maker(options, rng)
     has_warmup = options.warmup_records > 0
@@ -108,13 +118,19 @@ def measure(api: RecordsApi, options: Namespace, clock: Clock) -> Output:
             steady = Stats(options.num_records - number, interval_ms, clock)
         value = make(number)
         on_end = _Sent(len(value), [s for s in (whole, steady) if s is not None], clock)
+        if commits is not None:
+            commits.begin()
         producer.send(Outgoing(options.topic, None, value), on_end)
+        if commits is not None:
+            commits.commit_if_due()
         while wait_ms := throttle.ahead_ms(number + 1):
             due_ms = producer.next_ms()
             left_ms = wait_ms if due_ms is None else due_ms - clock.now_ms()
             clock.sleep_ms(max(0, min(wait_ms, left_ms)))
             producer.poll()
     producer.flush()
+    if commits is not None:
+        commits.end()
     if options.json:
         summary = {"all": whole.summary(), "steady": steady and steady.summary()}
         return Output(json_line(summary))
@@ -131,6 +147,44 @@ def _maker(options: Namespace, rng: random.Random) -> Callable[[int], bytes]:
         return lambda number: b"%d" % number
     size: int = options.record_size
     return lambda _number: rng.randbytes(size).translate(_LETTERS)
+
+
+def _transactions(
+    api: RecordsApi, options: Namespace, clock: Clock, rng: random.Random
+) -> Transactions | None:
+    """The transactions that the options ask for; their id is drawn if it is not given."""
+    if not options.has_transactions:
+        return None
+    name = options.transactional_id or f"{ID_PREFIX}{rng.randbytes(16).hex()}"
+    return Transactions(api, name, options.transaction_timeout_ms, clock)
+
+
+class _Commits:
+    """The transactions of a producer: one ends with the first record that comes late in it."""
+
+    def __init__(self, producer: Producer, options: Namespace, clock: Clock) -> None:
+        self._producer = producer
+        self._clock = clock
+        self._duration_ms: int = options.transaction_duration_ms or TRANSACTION_DURATION_MS
+        self._start_ms: int | None = None
+        self._send_ms = 0
+
+    def begin(self) -> None:
+        """Begin a transaction with the next record, if none is open."""
+        self._send_ms = self._clock.now_ms()
+        if self._start_ms is None:
+            self._start_ms = self._send_ms
+
+    def commit_if_due(self) -> None:
+        """Commit if the record that was sent came late enough."""
+        assert self._start_ms is not None, "a record is in a transaction"
+        if self._send_ms - self._start_ms >= self._duration_ms:
+            self.end()
+
+    def end(self) -> None:
+        """Commit the open transaction; without records since the last one there is none."""
+        self._producer.commit()
+        self._start_ms = None
 
 
 class _Sent:

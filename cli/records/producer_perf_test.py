@@ -4,12 +4,12 @@ from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from typing import Final
 
-from cli.arguments import INT64_MAX, integer, shortened
+from cli.arguments import INT64_MAX, integer, shortened, text
 from cli.connect import Connect, open_cluster
 from cli.records.clients.clock import SYSTEM, Clock
 from cli.records.tool_parser import ToolParser
 
-NO_TRANSACTIONS: Final = "transactions are not spoken here yet"
+TRANSACTION_DURATION_MS: Final = 3_000
 REPORTING_INTERVAL_MS: Final = 5_000
 
 
@@ -21,14 +21,14 @@ def run(arguments: Sequence[str], connect: Connect = open_cluster, clock: Clock 
     return measuring.run(arguments, connect, clock)
 
 
-def rate(text: str) -> float:
+def rate(word: str) -> float:
     """An argparse type: records per second, below 0 for no limit."""
     try:
-        value = float(text)
+        value = float(word)
     except ValueError:
         value = 0.0
     if value == 0 or not -INT64_MAX < value < INT64_MAX:
-        raise ArgumentTypeError(f"'{shortened(text)}' is not a rate: a number but 0, -1 for any")
+        raise ArgumentTypeError(f"'{shortened(word)}' is not a rate: a number but 0, -1 for any")
     return value
 
 
@@ -53,7 +53,11 @@ def command_parser() -> ToolParser:
     )  # fmt: skip
     for name in ("command-property", "producer-props"):
         parser.add_argument(f"--{name}", nargs="+", default=[], metavar="P", help="key=value")
-    parser.add_argument("--transactional-id", help=f"refused: {NO_TRANSACTIONS}")
-    parser.add_argument("--transaction-duration-ms", help=f"refused: {NO_TRANSACTIONS}")
+    parser.add_argument("--transactional-id", type=text, help="of transactions that hold the "
+                        "records; by chance without it if they have a duration")  # fmt: skip
+    parser.add_argument(
+        "--transaction-duration-ms", type=integer(1, INT64_MAX), metavar="MS",
+        help=f"commit after so long; {TRANSACTION_DURATION_MS} without it",
+    )  # fmt: skip
     parser.flags({"json": "one JSON object"})
     return parser

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from msgspec.structs import replace
 
+from broker.coordinators.coordinator_views import CoordinatorViews
 from broker.records_counts import RecordsCounts
 from broker.replicas.replica_views import LocalReplicaView
 from inspection.records_side import RecordsStalledError
@@ -26,6 +27,11 @@ Answer = TypeVar("Answer")
 
 class Viewed(Protocol):
     """The records as a value: `broker.broker.Broker`."""
+
+    @property
+    def coordinators(self) -> CoordinatorViews:
+        """Groups and transactions."""
+        ...
 
     def replica(self, key: TopicIdPartition) -> LocalReplicaView | None:
         """View of a replica; None if the broker hosts none."""
@@ -70,6 +76,10 @@ class RecordsReader:
     async def counts(self) -> RecordsCounts:
         """Count what the broker did and has."""
         return await self._ask(self._counts)
+
+    async def coordinators(self, question: Callable[[CoordinatorViews], Answer]) -> Answer:
+        """Answer a question about groups and transactions."""
+        return await self._ask(lambda: question(self._records.coordinators))
 
     def _counts(self) -> RecordsCounts:
         """Those of the records, with the longest turn of their thread."""

@@ -26,6 +26,10 @@ class Beside:
         self._check()
         return self.driven.broker.counts()
 
+    async def coordinators(self, question: Any) -> Any:
+        self._check()
+        return question(self.driven.broker.coordinators)
+
     def _check(self) -> None:
         if self.is_stalled:
             raise RecordsStalledError("as the test says")

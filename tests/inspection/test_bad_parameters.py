@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 from yarl import URL
 
+from coordinator.records.kinds import CONSUMER_OFFSETS, TRANSACTION_STATE
 from inspection.parameters import Choice, Flag, Parameter, Place, WholeNumber
 from inspection.routes import ROUTES, STREAM_PARAMETERS
 from tests.inspection.conftest import Site, open_site, ready_world
@@ -31,8 +32,15 @@ NUL_AND_LONG = ("\x00", "a\x00b", "x" * 1001)
 
 @pytest.fixture(scope="module")
 def served_world() -> World:
-    """No request here changes anything: one serves them all."""
-    return ready_world()
+    """No request here changes anything: one serves them all.
+
+    Groups and transactional ids have coordinators, which are other nodes.
+    """
+    world = ready_world()
+    for name in (CONSUMER_OFFSETS, TRANSACTION_STATE):
+        world.client(1).create_topic(name, replicas=2)
+    world.run_for(50)
+    return world
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -17,8 +17,17 @@ pytestmark = pytest.mark.jvm
 ROOT = Path(__file__).parents[2]
 CLUSTER_ID = "Z29sZGVuLXNoYXJlZC0wMQ"
 KAFKA_TOOLS = "org.apache.kafka.tools"
+TRANSACTIONS = f"{KAFKA_TOOLS}.TransactionsCommand"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-TOPICS = {"ours": 2, "theirs": 1, "gone": 1, "perf": 2, "compact": 1, **dict.fromkeys(CODECS, 1)}
+TOPICS = {
+    "ours": 2,
+    "theirs": 1,
+    "gone": 1,
+    "perf": 2,
+    "committed": 1,
+    "compact": 1,
+    **dict.fromkeys(CODECS, 1),
+}
 
 
 class Broker(NamedTuple):
@@ -54,6 +63,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         "log.dirs": str(folder / "data"),
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
     }
     properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
     kafka_peer.format_node(properties, CLUSTER_ID)
@@ -162,3 +173,25 @@ def test_load_tools(kafka: Broker) -> None:
     assert told.count("producer_send_success") == 50
     ends = kafka.ours("get-offsets", "--topic", "perf").split()
     assert sum(int(line.rpartition(":")[2]) for line in ends) == 5050
+
+
+def test_transactions(kafka: Broker) -> None:
+    """One every 100 ms or so; Kafka's tool and ours list the same."""
+    words = ("--topic", "committed", "--num-records", "300", "--payload-monotonic", "--throughput")
+    ids = ("--transactional-id", "tx", "--transaction-duration-ms", "100")
+    assert kafka.ours("producer-perf-test", *words, "500", *ids).startswith("300 records sent, ")
+    read = ("--topic", "committed", "--isolation-level", "read_committed", "--max-messages", "300")
+    found = kafka.ours("console-consumer", *read, "--from-beginning").split()
+    assert found == [str(number) for number in range(300)]
+    ends = int(kafka.ours("get-offsets", "--topic", "committed").rpartition(":")[2])
+    assert 303 <= ends <= 308, "a marker for each of the transactions"
+    described = kafka.ours("transactions", "describe", "--transactional-id", "tx")
+    assert "CompleteCommit" in described
+    kafka.ours("transactions", "forceTerminateTransaction", "--transactionalId", "tx")
+    listed = kafka.ours("transactions", "list")
+    assert "Empty" in listed
+    assert listed == kafka_peer.tool(TRANSACTIONS, "--bootstrap-server", kafka.address, "list")
+    assert kafka.ours("transactions", "find-hanging", "--broker-id", "1").count("\n") == 1
+    where = ("describe-producers", "--topic", "committed", "--partition", "0")
+    theirs = kafka_peer.tool(TRANSACTIONS, "--bootstrap-server", kafka.address, *where)
+    assert kafka.ours("transactions", *where) == theirs

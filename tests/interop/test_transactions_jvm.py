@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.interop.quorum import Quorum, running, wait_until
 from tests.interop.test_transactions import NAME, TOPIC, create, producer_of, read, transfer
 
 pytestmark = pytest.mark.jvm
+ROOT = Path(__file__).parents[2]
 TOOLS = "org.apache.kafka.tools"
 
 
@@ -28,6 +30,21 @@ def tool(quorum: Quorum, name: str, *words: str) -> str:
     return kafka_peer.tool(f"{TOOLS}.{name}", "--bootstrap-server", quorum.bootstrap, *words)
 
 
+def same(quorum: Quorum, *words: str) -> str:
+    """Output of a command of kafka-transactions, which ours prints too, but for the duration."""
+    theirs = tool(quorum, "TransactionsCommand", *words)
+    command = [sys.executable, "-m", "cli.main", "transactions", "--bootstrap-server"]
+    done = subprocess.run(
+        [*command, quorum.bootstrap, *words],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    durations = [re.sub(r"(?m)(\t\d+ *\t)\d+ *(?=\t\S+-\d+ *\t$)", r"\1", text)
+                 for text in (theirs, done.stdout)]  # fmt: skip
+    assert durations[0] == durations[1]
+    return theirs
+
+
 def log_of(quorum: Quorum, topic: str, partition: int) -> Path:
     (found, *_) = sorted(quorum.folder.rglob(f"{topic}-{partition}/00000000000000000000.log"))
     return found
@@ -39,13 +56,13 @@ def test_kafkas_tools_list_and_describe_our_transactions(ours: Quorum) -> None:
     producer.begin_transaction()
     producer.produce(TOPIC, "2", partition=1)
     producer.flush()
-    listed = tool(ours, "TransactionsCommand", "list")
+    listed = same(ours, "list")
     assert re.search(rf"{NAME}\s+\d+\s+\d+\s+Ongoing", listed), listed
     words = ("describe", "--transactional-id", NAME)
-    described = tool(ours, "TransactionsCommand", *words)
+    described = same(ours, *words)
     assert re.search(rf"{NAME}\s+.*Ongoing.*{TOPIC}-1", described), described
     words = ("describe-producers", "--topic", TOPIC, "--partition", "1")
-    assert re.search(r"^\d+\s+\d+", tool(ours, "TransactionsCommand", *words), re.MULTILINE)
+    assert re.search(r"^\d+\s+\d+", same(ours, *words), re.MULTILINE)
     producer.abort_transaction(30)
     assert read(ours, "read_committed")[1] == [1]
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from wire.batches.batch import BatchHeader, RecordView, encode_records
+from wire.batches.batch import TRANSACTIONAL_BIT, BatchHeader, RecordView, encode_records
 from wire.batches.compression import Codec
 from wire.types import LeaderEpoch, Offset
 
@@ -18,6 +18,7 @@ def produced_batch(
     producer_id: int = NONE,
     producer_epoch: int = NONE,
     base_sequence: int = NONE,
+    is_transactional: bool = False,
 ) -> bytes:
     """Encode a batch with CreateTime.
 
@@ -27,6 +28,7 @@ def produced_batch(
         producer_id: of an idempotent producer.
         producer_epoch: of it.
         base_sequence: number of the first record among those that it sent to the partition.
+        is_transactional: of a transaction of the producer.
     """
     assert records, "a batch without a record"
     assert records[-1].offset == len(records) - 1, f"{records[-1].offset=} {len(records)=}"
@@ -34,7 +36,7 @@ def produced_batch(
     header = BatchHeader(
         base_offset=Offset(0),
         leader_epoch=LeaderEpoch(-1),
-        attributes=int(codec),
+        attributes=int(codec) | (TRANSACTIONAL_BIT if is_transactional else 0),
         last_offset_delta=len(records) - 1,
         base_timestamp_ms=times_ms[0],
         max_timestamp_ms=max(times_ms),

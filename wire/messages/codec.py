@@ -41,6 +41,7 @@ from wire.connections.headers import (
 )
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.messages import api_versions, create_topics_response, metadata_fetch
+from wire.messages.absent_times import reading_class
 from wire.messages.body_walk import checked_body, entity_walker
 from wire.messages.conversion import converter, default_entity, is_readable_as
 from wire.messages.fetch_messages import FetchRequest, FetchResponse
@@ -332,7 +333,12 @@ def _decode(entity: Any, body: Buffer, kind: str = "") -> Any:
 
 
 def _read(entity: Any, content: bytes) -> Any:
-    return entity_reader(entity)(checked_body(entity, content), 0)[0]
+    return _reader(entity)(checked_body(entity, content), 0)[0]
+
+
+@cache
+def _reader(entity: Any) -> Callable[[bytes, int], tuple[Any, int]]:
+    return entity_reader(reading_class(entity))
 
 
 _kept_entity = lru_cache(_KEPT_MAX)(_read)

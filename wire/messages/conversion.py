@@ -10,7 +10,7 @@ import types
 import typing
 import uuid
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
@@ -139,6 +139,7 @@ _IMPLICIT_DEFAULTS: tuple[tuple[type, Any], ...] = (
     (str, ""),
     (bytes, b""),
     (timedelta, timedelta(0)),
+    (datetime, None),
     (uuid.UUID, None),
 )
 

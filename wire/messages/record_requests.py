@@ -44,12 +44,15 @@ def init_producer_id_request(transaction_timeout: timedelta) -> Any:
 
 
 def produce_request(
-    batches: Mapping[UUID, Mapping[int, bytes]], acks: int, timeout: timedelta
+    batches: Mapping[UUID, Mapping[int, bytes]],
+    acks: int,
+    timeout: timedelta,
+    transactional_id: str | None = None,
 ) -> Any:
     """Make a Produce of one batch for each partition."""
     new = newest(PRODUCE, "request")
     return new.ProduceRequest(
-        transactional_id=None,
+        transactional_id=transactional_id,
         acks=acks,
         timeout=timeout,
         topic_data=tuple(

@@ -24,6 +24,7 @@ _NUMBERS: Final[dict[str, tuple[str, int]]] = {
     "max.block.ms": ("LONG", 0),
     "max.request.size": ("INT", 0),
     "buffer.memory": ("LONG", 0),
+    "transaction.timeout.ms": ("INT", 0),
     "metadata.max.age.ms": ("LONG", 0),
     "send.buffer.bytes": ("INT", -1),
     "receive.buffer.bytes": ("INT", -1),

@@ -1,4 +1,4 @@
-"""Blocking producer: batches by partition, retries, idempotence as Kafka's default producer.
+"""Blocking producer: batches by partition, retries, idempotence as Kafka's default, transactions.
 
 One request per leader is in flight. A batch is acknowledged, or given up, before the next batch
 of its partition is sent, so that sequences never have gaps. Only records of topics with ids are
@@ -25,6 +25,7 @@ from cli.records.clients.topic_metadata import (
     Topic,
     described_topics,
 )
+from cli.records.clients.transactions import Transactions
 from wire.batches.batch import RecordView
 from wire.batches.compression import Codec
 from wire.batches.produced_batch import produced_batch
@@ -44,7 +45,7 @@ UNSUPPORTED_VERSION: Final = 35
 UNKNOWN_PRODUCER_ID: Final = 59
 _REQUEST_TIMED_OUT: Final = 7
 RETRIABLE: Final = frozenset({2, 3, 5, 6, _REQUEST_TIMED_OUT, NETWORK_EXCEPTION, 14, 15, 16, 19, 20,
-                              56, 74, 75, 100, 103})  # fmt: skip
+                              51, 56, 74, 75, 100, 103})  # fmt: skip
 _UNCERTAIN: Final = frozenset({_REQUEST_TIMED_OUT, NETWORK_EXCEPTION, 20, 45, 47, 56, 59})
 """Errors after which the batch may be in the log, or the broker knows other sequences."""
 _EPOCH_MAX: Final = 2**15 - 1
@@ -110,16 +111,28 @@ class _Pending(msgspec.Struct):
 class Producer:
     """Sends records to the leaders of their partitions."""
 
-    def __init__(self, api: RecordsApi, config: ProducerConfig, clock: Clock, rng: Rng) -> None:
-        """A producer without a connection of its own; `api` stays the caller's."""
+    def __init__(
+        self,
+        api: RecordsApi,
+        config: ProducerConfig,
+        clock: Clock,
+        rng: Rng,
+        transactions: Transactions | None = None,
+    ) -> None:
+        """A producer without a connection of its own; `api` stays the caller's.
+
+        With `transactions` every record is of one, which begins with the first after a commit.
+        """
+        assert transactions is None or config.is_idempotent, "transactions need sequences"
         self._api = api
         self._config = config
         self._clock = clock
         self._topics: dict[str, Topic] = {}
         self._partitioner = Partitioner(config.batch_size_bytes, rng)
         self._queues: dict[Partition, deque[_Pending]] = {}
-        self._producer_id = -1
-        self._producer_epoch = -1
+        self._transactions = transactions
+        self._producer_id = -1 if transactions is None else transactions.producer_id
+        self._producer_epoch = -1 if transactions is None else transactions.producer_epoch
         self._sequences: dict[Partition, int] = {}
 
     def send(self, record: Outgoing, on_end: Callback) -> None:
@@ -132,13 +145,13 @@ class Producer:
         if size_bytes + _BATCH_HEADER_BYTES > limit:
             whole = size_bytes + _BATCH_HEADER_BYTES
             reason = f"The message is {whole} bytes when serialized which is larger than {limit}, "
-            on_end(record, SendError(reason + _TOO_LARGE))
+            self._refuse(record, SendError(reason + _TOO_LARGE), on_end)
             return
         try:
             topic = self._topic(record.topic)
             partition = self._partition_of(topic, record, size_bytes)
         except SendError as error:
-            on_end(record, error)
+            self._refuse(record, error, on_end)
             return
         timestamp_ms = self._clock.wall_ms() if record.timestamp_ms is None else record.timestamp_ms
         queue = self._queues.setdefault(partition, deque())
@@ -148,6 +161,12 @@ class Producer:
         queue[-1].records.append((record, timestamp_ms, on_end))
         queue[-1].size_bytes += size_bytes
         self.poll()
+
+    def _refuse(self, record: Outgoing, error: SendError, on_end: Callback) -> None:
+        """End a record that cannot be queued, and with it the transaction."""
+        if self._transactions is not None:
+            self._transactions.failed(str(error))
+        on_end(record, error)
 
     def poll(self) -> None:
         """Send what is full or has waited for long enough."""
@@ -161,6 +180,19 @@ class Producer:
     def flush(self) -> None:
         """Send everything and wait for the end of each record."""
         self._send_all(lambda _queue: True)
+
+    def commit(self) -> None:
+        """Send everything and commit its transaction; the next one has another epoch.
+
+        Raises:
+            ClusterError: a record failed, or the coordinator refuses.
+        """
+        assert self._transactions is not None, "a producer of transactions"
+        self.flush()
+        self._transactions.commit()
+        self._producer_id = self._transactions.producer_id
+        self._producer_epoch = self._transactions.producer_epoch
+        self._sequences.clear()
 
     def _is_ready(self, queue: deque[_Pending]) -> bool:
         waited_ms = self._clock.now_ms() - queue[0].created_ms
@@ -299,7 +331,7 @@ class Producer:
                 at = row.log_append_time
                 append_time_ms = -1 if at is None else round(at.timestamp() * 1000)
                 self._end(batch, -1 if code else int(row.base_offset), append_time_ms)
-            elif code in RETRIABLE or code == UNKNOWN_PRODUCER_ID:
+            elif code in RETRIABLE or (code == UNKNOWN_PRODUCER_ID and not self._transactions):
                 again.append((batch, code, reason))
             else:
                 self._fail(batch, code, reason, _reasons(row))
@@ -341,6 +373,7 @@ class Producer:
             producer_id=self._producer_id,
             producer_epoch=self._producer_epoch,
             base_sequence=sequence,
+            is_transactional=self._transactions is not None,
         )
 
     def _request(self, batches: list[_Pending]) -> Any:
@@ -349,13 +382,16 @@ class Producer:
             of_topic = content.setdefault(self._topics[batch.partition.topic].id, {})
             of_topic[batch.partition.number] = batch.encoded
         timeout = timedelta(milliseconds=self._config.request_timeout_ms)
-        return produce_request(content, self._config.acks, timeout)
+        of_id = None if self._transactions is None else self._transactions.transactional_id
+        return produce_request(content, self._config.acks, timeout, of_id)
 
     def _end(self, batch: _Pending, base_offset: int, append_time_ms: int) -> None:
         self._queues[batch.partition].popleft()
         if self._config.is_idempotent:
             sequence = self._sequences.get(batch.partition, 0) + len(batch.records)
             self._sequences[batch.partition] = sequence & INT32_MAX
+        if self._transactions is not None:
+            self._transactions.delivered()
         for index, (record, timestamp_ms, on_end) in enumerate(batch.records):
             offset = -1 if base_offset < 0 else base_offset + index
             stamp = timestamp_ms if append_time_ms < 0 else append_time_ms
@@ -363,7 +399,9 @@ class Producer:
 
     def _fail(self, batch: _Pending, code: int, reason: str, reasons: dict[int, str]) -> None:
         self._queues[batch.partition].popleft()
-        if self._config.is_idempotent and code in _UNCERTAIN and self._producer_id >= 0:
+        if self._transactions is not None:
+            self._transactions.failed(reason)
+        elif self._config.is_idempotent and code in _UNCERTAIN and self._producer_id >= 0:
             self._bump_epoch()
         for index, (record, _, on_end) in enumerate(batch.records):
             text = reasons.get(index, reason)

@@ -144,7 +144,7 @@ class Broker:
         self.lost_answers = 0
         """Batches that are appended but not answered."""
         self.answers = dict(ANSWERS)
-        self.versions = {key: SCHEMAS[key].newest_version for key in ANSWERS} | MAXIMA
+        self.versions = {key: SCHEMAS[key].newest_version for key in self.answers} | MAXIMA
         self._next_producer_id = 7
 
     @contextlib.contextmanager
@@ -159,7 +159,7 @@ class Broker:
         if api_key in self.refused:
             self.refused.remove(api_key)
             raise UnreachableError("h:1: Connection refused")
-        version = self.versions[api_key]
+        version = self.versions.get(api_key, SCHEMAS[api_key].newest_version)
         frame = encode_request(api_key, version, 1, "test", body)
         _, position = split_request(frame)
         request = decode_request(api_key, version, frame[position:])
@@ -222,9 +222,10 @@ def _metadata(broker: Broker, request: Any) -> Any:
             rows.append(_made(METADATA, "MetadataResponseTopic", error_code=code, name=name))
             continue
         partitions = tuple(
-            _made(METADATA, "MetadataResponsePartition", partition_index=n, leader_id=log.leader)
+            _made(METADATA, "MetadataResponsePartition", partition_index=n, leader_id=log.leader,
+                  replica_nodes=(NODE,))
             for n, log in reversed(list(enumerate(topic.logs)))
-        )
+        )  # fmt: skip
         rows.append(
             _made(METADATA, "MetadataResponseTopic", name=name, topic_id=topic.id,
                   is_internal=topic.is_internal, partitions=partitions)

@@ -40,11 +40,16 @@ def objects(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _record(kind: Any, row: dict[str, Any]) -> tuple[Any, ...]:
+    return *encode(record_of(kind, row)), ()
+
+
+def record_of(kind: Any, row: dict[str, Any]) -> CoordinatorRecord:
+    """A record as it is printed."""
     key = _struct(kind.key, row["key"]["data"])
     if row["value"] is None:
-        return *encode(CoordinatorRecord(key, None)), ()
+        return CoordinatorRecord(key, None)
     value = _struct(kind.value, row["value"]["data"])
-    return *encode(CoordinatorRecord(key, value, row["value"]["version"])), ()
+    return CoordinatorRecord(key, value, row["value"]["version"])
 
 
 def _struct(cls: Any, data: dict[str, Any]) -> Any:

@@ -19,7 +19,6 @@ import msgspec
 from tests.cli import comparison, golden
 from tests.cli.comparison import Run
 from tests.cli.golden import FOLDER, Verdict
-from tests.cli.records.broker import Broker
 
 COMMANDS = {
     "GetOffsetShell": "get_offsets",
@@ -52,13 +51,13 @@ def verdicts() -> dict[str, Verdict]:
     return msgspec.json.decode(content, type=dict[str, Verdict])
 
 
-def captured(run: Recorded, broker: Broker) -> Run:
+def captured(run: Recorded, broker: Any) -> Run:
     """Our command with the recorded command line and input."""
     module = importlib.import_module(f"cli.records.{COMMANDS[run.command]}")
     return run_command(module.run, run.args, broker, run.stdin)
 
 
-def run_command(call: Any, arguments: list[str], broker: Broker, stdin: str = "") -> Run:
+def run_command(call: Any, arguments: list[str], broker: Any, stdin: str = "") -> Run:
     written = io.BytesIO(), io.BytesIO()
     out, err = (io.TextIOWrapper(stream, "utf-8", newline="") for stream in written)
     with (

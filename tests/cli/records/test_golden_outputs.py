@@ -12,6 +12,7 @@ from tests.cli.records.coordinator_topics import TOPICS, log_of
 from tests.cli.records.golden import apart_from, captured, outputs, verdicts
 from tests.cli.records.recorded_topics import broker, write_files
 from tests.cli.records.table import APART, TOOLS, table
+from tests.cli.transactions.real_broker import RealBroker
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "cli.md"
 REPLAYED = sorted(
@@ -19,10 +20,12 @@ REPLAYED = sorted(
 )
 
 
-def broker_of(name: str) -> Broker:
+def broker_of(name: str) -> Broker | RealBroker:
     """The broker for an output, with the coordinator's topic that it prints."""
     if "/console-consumer-group-" in name:
         return with_members(broker(name))
+    if name.endswith("/producer-perf-transactional"):
+        return RealBroker(**{"orders-perf": 1})
     made, topic = broker(name), TOPICS.get(name.partition("/")[2])
     if topic is not None:
         run = outputs()[name]

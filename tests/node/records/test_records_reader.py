@@ -31,6 +31,11 @@ class Noting:
     def counts(self):
         return self._broker.counts()
 
+    @property
+    def coordinators(self):
+        self.threads.append(threading.current_thread().name)
+        return self._broker.coordinators
+
 
 @pytest.fixture(params=[asyncio.SelectorEventLoop, uvloop.Loop], ids=["asyncio", "uvloop"])
 def running(request):
@@ -67,6 +72,9 @@ async def test_values_are_made_on_the_thread_of_the_records(running):
     assert 0 < counts.longest_turn_ns <= counts.longest_turn_ever_ns < LIMIT_S * 1_000_000_000
     assert counts.longest_turn_ever_ns == running.data.longest_turn.cpu_ns
     assert records.threads == ["records"]
+    held = await asked.coordinators(lambda views: (threading.current_thread().name, views.groups()))
+    assert (held[0], held[1].partition_count) == ("records", 0)
+    assert records.threads == ["records"] * 2
 
 
 async def test_a_thread_that_is_held_up_is_waited_for_a_little_and_the_loop_goes_on(running):

@@ -133,3 +133,13 @@ def test_a_batch_of_a_producer_that_is_not_idempotent():
     header = batch.header
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (-1, -1, -1)
     assert header.attributes == 0
+
+
+def test_a_batch_and_a_request_of_a_transaction() -> None:
+    content = produced_batch([RecordView(0, 40, None, b"v")], Codec.GZIP, is_transactional=True)
+    (batch,) = iterate_batches(content)
+    assert (batch.header.is_transactional, batch.header.codec) == (True, Codec.GZIP)
+    (plain,) = iterate_batches(produced_batch([RecordView(0, 40, None, b"v")]))
+    assert not plain.header.is_transactional
+    assert produce_request({}, -1, MS, "x").transactional_id == "x"
+    assert produce_request({}, -1, MS).transactional_id is None
