@@ -72,9 +72,9 @@ def _parse(arguments: Sequence[str]) -> Namespace:
         )
     for flag in UNSUPPORTED_DECODERS:
         parser.add_argument(flag, action="store_true", help="not supported")
+    options = parser.parse_tool(arguments, *(("files",) if arguments else ()))
     if not arguments:
         parser.error(ABOUT)
-    options = parser.parse_tool(arguments, "files")
     for flag in UNSUPPORTED_DECODERS:
         if getattr(options, flag[2:].replace("-", "_")):
             parser.error(f"{flag} is not supported")

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
-from broker.apis.transaction_lists import DescribeTransactions, ListTransactions
 
+from broker.apis.transactions.transaction_lists import DescribeTransactions, ListTransactions
 from cli.connect import UnreachableError
 from cli.transactions import command
 from coordinator.records.kinds import KINDS, TRANSACTION_STATE
