@@ -10,19 +10,20 @@ before the other.
 | never | why |
 |---|---|
 | all of `versions` | |
-| `G1c` | a cycle of reads alone: each was given what another committed, which had to be decided before |
-| `G1c-realtime` | the same with transactions that ended before others began: something was read before it was there |
+| `G1c` | a cycle of reads alone: what is read was committed before the reader's commit |
+| `G1c-realtime` | the same with transactions that ended before others began |
 
 | permitted | why |
 |---|---|
-| `G0` | a cycle of `ww`: two transactions whose records stand in other orders in two partitions |
+| `G0` | a cycle of `ww`: records of two transactions in other orders in two partitions |
 | `G1c-ww` | a cycle of `ww` and `wr` |
-| `G-single` | a cycle with one `rw`: of a commit one partition was read before its marker, another after |
+| `G-single` | one `rw`: a partition was read before the marker of a commit, another after it |
 | `G2` | a cycle with more of them |
 
 So did Jepsen judge (jepsen-io/jepsen: tests/kafka.clj; the analysis of Redpanda 21.10.1, 2022).
-"""  # noqa: E501  # the rows of the tables
+"""
 
+import re
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
@@ -38,22 +39,27 @@ from jepsen.cycles.dependencies import (
     is_transaction,
 )
 from jepsen.cycles.graphs import Edge, Graph, Node
-from jepsen.cycles.transactions import transactions_of
+from jepsen.cycles.transactions import described, transactions_of
 from jepsen.cycles.versions import Finding, Versions
 from jepsen.linearizability import History
 
 PERMITTED: Final = frozenset({"G0", "G1c-ww", "G-single", "G2"})
 """Kinds that Kafka's transactions permit."""
+FINDINGS_SHOWN: Final = 20
+"""Findings whose transactions are described."""
+NAME: Final = re.compile(r"\bT(\d+)\b")
 EDGES_TRIED_MAX: Final = 200
 """Edges of a component from which a cycle is looked for."""
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """What was found; permitted anomalies are counted, with one example of each."""
+    """Findings; permitted anomalies are counted, with one example of each."""
 
     findings: tuple[Finding, ...]
     permitted: dict[str, int]
     examples: dict[str, str]
+    named: dict[str, str]
+    """Transactions that the texts name, described."""
 
 
 def judged(history: History, permitted: frozenset[str] = PERMITTED) -> Judgement:
@@ -66,7 +72,8 @@ def judged(history: History, permitted: frozenset[str] = PERMITTED) -> Judgement
     Raises:
         HistoryError: it is none.
     """
-    versions = Versions(transactions_of(history))
+    transactions = transactions_of(history)
+    versions = Versions(transactions)
     found = [*versions.findings(), *_circular_flows(versions), *_cycles(versions)]
     counts: dict[str, int] = {}
     examples: dict[str, str] = {}
@@ -75,7 +82,11 @@ def judged(history: History, permitted: frozenset[str] = PERMITTED) -> Judgement
             counts[finding.kind] = counts.get(finding.kind, 0) + 1
             examples.setdefault(finding.kind, finding.text)
     rest = tuple(finding for finding in found if finding.kind not in permitted)
-    return Judgement(rest, counts, examples)
+    shown = rest[:FINDINGS_SHOWN]
+    texts = [*(finding.text for finding in shown), *examples.values()]
+    numbers = sorted({int(number) for text in texts for number in NAME.findall(text)})
+    named = {transactions[at].name: described(transactions[at]) for at in numbers}
+    return Judgement(rest, counts, examples, named)
 
 
 def _circular_flows(versions: Versions) -> Iterator[Finding]:
@@ -124,7 +135,7 @@ def _cycles(versions: Versions) -> Iterator[Finding]:
 
 
 def _fits(name: str) -> Callable[[list[Edge]], bool]:
-    """What a cycle of a kind has beside the kinds of its edges."""
+    """The test of a cycle of a kind, beside the kinds of its edges."""
     if name == "G1c-ww":
         return lambda cycle: any(edge.kind == WW for edge in cycle)
     if name == "G2":

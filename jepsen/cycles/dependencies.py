@@ -52,7 +52,7 @@ def dependencies(versions: Versions) -> list[Edge]:
 
 
 def flows(versions: Versions, *, with_time: bool) -> Graph:
-    """Who can know of whom: nodes of transactions are their numbers, all others are texts."""
+    """Make the graph of who can know of whom: transactions are numbers, other nodes texts."""
     graph = Graph()
     for order in versions.orders.values():
         for at in range(len(order.values)):

@@ -25,6 +25,8 @@ APPEND: Final = "append"
 READ: Final = "r"
 TXN: Final = "txn"
 FINAL_READ: Final = "read"
+VALUES_SHOWN: Final = 8
+NS: Final = 1e9
 
 
 class Append(msgspec.Struct, frozen=True):
@@ -33,7 +35,7 @@ class Append(msgspec.Struct, frozen=True):
     key: str
     value: Hashable
     offset: int | None
-    """Where it was said to be; None: nobody said."""
+    """The one that its producer was told; None: none."""
 
 
 class Read(msgspec.Struct, frozen=True):
@@ -100,6 +102,25 @@ def transactions_of(history: History) -> tuple[Transaction, ...]:
             )
         )
     return tuple(found)
+
+
+def described(transaction: Transaction) -> str:
+    """One line about a transaction: its end, its session, its times, what it did."""
+    end = "?" if transaction.end is None else f"{transaction.end / NS:.3f}"
+    what = [f"append {each.key} {each.value}{_told(each.offset)}" for each in transaction.appends]
+    what += [f"read {each.key} {_shown(each.values)}" for each in transaction.reads]
+    times = f"{transaction.call / NS:.3f} to {end} s"
+    return f"{transaction.type}, {transaction.session}, {times}: {'; '.join(what)}"
+
+
+def _told(offset: int | None) -> str:
+    return "" if offset is None else f" at {offset}"
+
+
+def _shown(values: Sequence[Hashable]) -> str:
+    """The values of a list, of a long one the last."""
+    shown = ", ".join(str(value) for value in values[-VALUES_SHOWN:])
+    return f"[{'..., ' if len(values) > VALUES_SHOWN else ''}{shown}]"
 
 
 def _clock(history: History) -> Callable[[Event], int]:

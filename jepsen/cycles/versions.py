@@ -104,9 +104,6 @@ class Versions:
         """G1a, never written, duplicated, other order."""
         for transaction, read, fresh in self._readers(order):
             by = f"read by {transaction.name}{_at(read)}"
-            if not order.is_known(read):
-                text = f"{_differs(order.values, read.values)}, {by}"
-                yield _finding("other order", order.key, text)
             for value in fresh:
                 writer = order.writer.get(value)
                 if writer is None:
@@ -115,6 +112,9 @@ class Versions:
                 elif writer.type == FAIL:
                     text = f"value {value} of {writer.name}, which was aborted, {by}"
                     yield _finding("G1a", order.key, text)
+            if not order.is_known(read):
+                text = f"{_differs(order.values, read.values)}, {by}"
+                yield _finding("other order", order.key, text)
         if len(order.place) < len(order.values):
             twice = next(value for at, value in enumerate(order.values) if order.place[value] != at)
             yield _finding("duplicated", order.key, f"value {twice} is there twice")
@@ -253,7 +253,8 @@ def _late_appends(order: Order) -> Iterator[Finding]:
         if earliest is not None and earliest[0] < writer.call:
             text = f"value {value} of {writer.name} stands before value {earliest[1]}, which was"
             yield _finding("out of order", order.key, f"{text} committed before it began")
-        if writer.type == OK and writer.end is not None:
+        if writer.type == OK:
+            assert writer.end is not None, "it completed"
             earliest = min(earliest or (writer.end, value), (writer.end, value), key=lambda e: e[0])
 
 
@@ -262,7 +263,7 @@ def _is_in(order: Order, append: Append) -> bool:
 
 
 def _differs(one: Sequence[Hashable], other: Sequence[Hashable]) -> str:
-    """Where two lists part."""
+    """Tell the place at which two lists part."""
     for at, (left, right) in enumerate(zip(one, other, strict=False)):
         if left != right:
             return f"value {at} is {left} and {right}"

@@ -166,6 +166,22 @@ def test_out_of_order():
     assert far.kinds()[0] == ["out of order"] * 2
 
 
+def test_equal_times_are_concurrent():
+    from msgspec.structs import replace
+
+    from jepsen.linearizability import History
+
+    for words, found in ((("a+1", "a+2"), ["out of order"]), (("a=2", "a+2"), ["G1c-realtime"])):
+        made = Made()
+        made.txn(0, words[0])
+        made.txn(1, words[1])
+        if found == ["out of order"]:
+            made.read("a", "21")
+        assert made.kinds()[0] == found
+        made.events[2] = replace(made.events[2], time=made.events[1].time)
+        assert judged(History(made.events)).findings == ()
+
+
 def test_back_to_front():
     made = Made()
     made.txn(0, "a+1", "a+2", offsets=[0, 1])
@@ -196,6 +212,7 @@ def test_g1c_a_cycle_of_reads():
     found = judged(made.history())
     assert [finding.kind for finding in found.findings] == ["G1c"]
     assert found.findings[0].text == "T0 -wr a: 1-> T1 -wr b: 2-> T0"
+    assert found.permitted == {}, "it has no ww"
     good = Made()
     good.together(["a+1", "b="], ["b+2", "a=1"])
     assert good.kinds() == ([], {})
@@ -242,6 +259,12 @@ def test_real_time_goes_through_others():
     made.txn(1, "b=")
     made.txn(2, "a+1")
     assert made.kinds()[0] == ["G1c-realtime"]
+    beside = Made()
+    at = beside.call(1, "b?")
+    beside.txn(0, "a=1")
+    beside.end(at, "ok", "b=")
+    beside.txn(2, "a+1")
+    assert beside.kinds()[0] == ["G1c-realtime"], "the last to end was concurrent with the first"
     unknown = Made()
     unknown.txn(0, "a=1", kind="info")
     unknown.txn(2, "a+1")
@@ -383,3 +406,53 @@ def test_events_without_times_are_in_the_order_of_their_places():
     events = [replace(event, time=None, index=None) for event in made.events]
     (finding,) = judged(History(events)).findings
     assert finding.kind == "G1c-realtime"
+
+
+# ---- texts ---------------------------------------------------------------------------------------
+
+
+def test_texts_name_places_and_nodes():
+    made = Made()
+    made.txn(0, "a+1", "a+2", "a+3")
+    made.txn(1, "a=132")
+    made.read("a", "123", node=2)
+    made.read("a", "12", node=3)
+    assert [finding.text for finding in judged(made.history()).findings] == [
+        "a: value 1 is 2 and 3, read by T1",
+        "a: 2 values, a part of T0's, read by T3 at node 3",
+        "a: 3 and 2 values, at node 2 and at node 3",
+    ]
+
+
+def test_transactions_that_are_named_are_described():
+    made = Made()
+    made.txn(0, "a+1", "b+7", kind="fail", offsets=[4, None])
+    made.txn(1, "a=1", "b=")
+    made.txn(2, "c+1", kind="info", session="thread 2")
+    made.txn(5, "c+2", "c=1", kind="ok")
+    found = judged(made.history())
+    assert found.named == {
+        "T0": "fail, 0, 0.000 to 0.000 s: append a 1 at 4; append b 7",
+        "T1": "ok, 1, 0.000 to 0.000 s: read a [1]; read b []",
+    }
+    assert found.findings[0].text.startswith("a: value 1 of T0")
+    made.txn(3, "d=1")
+    made.read("c", "")
+    described = judged(made.history()).named
+    assert described["T4"] == "ok, 3, 0.000 to 0.000 s: read d [1]"
+
+
+def test_long_lists_are_shown_by_their_ends():
+    made = Made()
+    made.txn(0, *(f"a+{at}" for at in range(1, 10)))
+    made.txn(1, "a=123456789", "b=1")
+    made.txn(2, "a=12345678", "b=1")
+    named = judged(made.history()).named
+    assert named["T1"].endswith("read a [..., 2, 3, 4, 5, 6, 7, 8, 9]; read b [1]")
+    assert named["T2"].endswith("read a [1, 2, 3, 4, 5, 6, 7, 8]; read b [1]")
+
+
+def test_a_transaction_without_an_end_is_described():
+    made = Made()
+    made.txn(0, "b=1", kind="info")
+    assert judged(made.history()).named["T0"] == "info, 0, 0.000 to ? s: read b [1]"
