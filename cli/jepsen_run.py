@@ -17,13 +17,23 @@ from pathlib import Path
 from typing import Any, Final
 
 from cli.arguments import INT64_MAX, Parser, integer, shortened, text
-from jepsen.names import APPEND_LOG, KINDS, NODES_MAX, WORKLOADS, kinds_of
+from jepsen.names import (
+    APPEND_LOG,
+    GROUP,
+    KINDS,
+    NODES_MAX,
+    OF_RECORDS,
+    TXN,
+    WORKLOADS,
+    kinds_of,
+)
 
 EXIT_USAGE: Final = 254
 EXIT_FAILED: Final = 255
 TIME_LIMIT_S: Final = 60.0
 RATE: Final = 50.0
 CONCURRENCY: Final = 8
+READS: Final = ("quorum", "local", "uncommitted")
 CONCURRENCY_MAX: Final = 200
 RATE_MAX: Final = 10_000.0
 TIME_LIMIT_S_MAX: Final = 86_400.0
@@ -116,9 +126,10 @@ def _parse(arguments: Sequence[str]) -> Namespace:
         )
     parser.add_argument(
         "--reads",
-        choices=("quorum", "local"),
-        default="quorum",
-        help="local: from a node's own image, which is not linearizable (a control)",
+        choices=READS,
+        default=READS[0],
+        help="local: from a node's own image, which is not linearizable; uncommitted (txn): also "
+        "what transactions aborted (controls)",
     )
     parser.add_argument(
         "--no-idempotence",
@@ -130,6 +141,11 @@ def _parse(arguments: Sequence[str]) -> Namespace:
         action="store_true",
         help="append-log: topics may lose records, and do (a control)",
     )
+    parser.add_argument(
+        "--early-commits",
+        action="store_true",
+        help="group: members commit a record more than they have read (a control)",
+    )
     parser.add_argument("--dir", type=_folder, help="new folder for everything, kept afterwards")
     parser.add_argument("--json", action="store_true", help="one object as the last line")
     asked = parser.parse_args(arguments)
@@ -139,10 +155,13 @@ def _parse(arguments: Sequence[str]) -> Namespace:
 
 def _check_together(parser: _Parser, asked: Namespace) -> None:
     """Refuse what the workload does not have; fill in its faults where none are named."""
-    if asked.workload != APPEND_LOG:
-        for flag in ("no_idempotence", "unclean"):
-            if getattr(asked, flag):
-                parser.error(f"--{flag.replace('_', '-')} is about append-log")
+    flags = {"no_idempotence": APPEND_LOG, "unclean": APPEND_LOG, "early_commits": GROUP}
+    for flag, workload in flags.items():
+        if getattr(asked, flag) and asked.workload != workload:
+            parser.error(f"--{flag.replace('_', '-')} is about {workload}")
+    has_reads = {"local": asked.workload not in OF_RECORDS, "uncommitted": asked.workload == TXN}
+    if not has_reads.get(asked.reads, True):
+        parser.error(f"--reads {asked.reads} is none of {asked.workload}")
     if asked.unclean and asked.nodes < UNCLEAN_NODES_MIN:
         parser.error(f"--unclean needs at least {UNCLEAN_NODES_MIN} nodes")
     allowed = kinds_of(asked.workload, is_unclean=asked.unclean)
@@ -194,6 +213,8 @@ def _options(asked: Namespace) -> Any:
         rate=asked.rate,
         concurrency=asked.concurrency,
         reads=asked.reads,
+        is_committed_only=asked.reads != "uncommitted",
+        commits_early=asked.early_commits,
         is_idempotent=not asked.no_idempotence,
         is_unclean=asked.unclean,
         base_port=asked.base_port,
@@ -214,6 +235,18 @@ def _text(results: dict[str, Any]) -> str:
     ]
     lines += [f"    {line}" for line in results["linearizability"].get("counterexample", [])]
     lines += [f"    {found['kind']}: {found['text']}" for found in results.get("findings", [])]
+    lines += [
+        f"    {found['kind']}: {found['text']}" for found in results.get("group_findings", [])
+    ]
+    if results.get("findings"):
+        named = results.get("transactions", {})
+        lines += [f"      {name}: {text}" for name, text in named.items()]
+    for group, counts in results.get("groups", {}).items():
+        counted = ", ".join(f"{count} {what}" for what, count in counts.items())
+        lines.append(f"  {group}: {counted}")
+    if permitted := results.get("permitted"):
+        counted = ", ".join(f"{count} {kind}" for kind, count in permitted.items())
+        lines.append(f"  permitted anomalies: {counted}")
     if results["dir"] is not None:
         lines.append(f"  everything is in {results['dir']}")
     return "\n".join(lines) + "\n"

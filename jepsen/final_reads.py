@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Iterable
 from typing import Any, Final
 
+from jepsen.cycles.transactions import TXN
 from jepsen.linearizability import Event
 from jepsen.linearizability.history import INVOKE, OK, is_client
 from jepsen.linearizability.model import is_pair
@@ -27,7 +28,8 @@ def check_final_reads(events: Iterable[Event], node_count: int, *, has_key_field
     for event in events:
         name = _key(event, has_key_field=has_key_field)
         if is_client(event):
-            keys.setdefault(frozen(name), name)
+            names = _keys_of_transaction(event) if event.f == TXN else [name]
+            keys |= {frozen(each): each for each in names}
         if not is_client(event) or event.f not in READS:
             late.clear()
             found.clear()
@@ -43,6 +45,12 @@ def check_final_reads(events: Iterable[Event], node_count: int, *, has_key_field
             if (key, node_id) not in found:
                 return Check(NAME, UNKNOWN, f"no final read of {name} at node {node_id}")
     return Check(NAME, VALID)
+
+
+def _keys_of_transaction(event: Event) -> list[Any]:
+    """Keys of its micro-operations; another value than theirs is for the checker."""
+    rows = event.value if isinstance(event.value, list | tuple) else ()
+    return [row[1] for row in rows if isinstance(row, list | tuple) and len(row) > 1]
 
 
 def _key(event: Event, *, has_key_field: bool) -> Any:

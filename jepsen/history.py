@@ -61,6 +61,18 @@ class Recorder:
         self._write(event)
         self._nemesis.write(written_history([event], Format.JSONL))
 
+    def note(self, process: str, f: str, value: Any) -> None:
+        """Record what befell somebody who is no client: it is not judged as an operation."""
+        self._write(self._event(process, INFO, f, value, None, {}))
+
+    def now_ns(self) -> int:
+        """Time of the events, now."""
+        return self.since_start_ns(time.monotonic_ns())
+
+    def since_start_ns(self, monotonic_ns: int) -> int:
+        """Time of the events at a time of the monotonic clock, which all processes share."""
+        return monotonic_ns - self._started_ns
+
     def history(self) -> History:
         """History so far."""
         return History(self.events, source=JSONL_FILE)
@@ -90,7 +102,7 @@ class Recorder:
             f=f,
             value=value,
             index=len(self.events),
-            time=time.monotonic_ns() - self._started_ns,
+            time=self.now_ns(),
             error=error,
             extra=extra,
         )

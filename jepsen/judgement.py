@@ -9,11 +9,12 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from jepsen.final_reads import check_final_reads
+from jepsen.groups.checker import check_groups
 from jepsen.history import JSONL_FILE, NEMESIS
 from jepsen.linearizability import Event, History, HistoryError, read_history
 from jepsen.linearizability.formats.codecs import packed_fields
 from jepsen.logs import check_logs
-from jepsen.names import APPEND_LOG, KINDS, NODES_MAX, WORKLOADS
+from jepsen.names import APPEND_LOG, GROUP, KINDS, NODES_MAX, OF_RECORDS, TXN, WORKLOADS
 from jepsen.records.checker import check_records
 from jepsen.report import (
     INVALID,
@@ -26,6 +27,7 @@ from jepsen.report import (
     linearizable,
     nemesis_bit,
 )
+from jepsen.transactions.judgement import check_transactions
 from jepsen.workloads import workload_named
 
 TEST_FILE: Final = "test.json"
@@ -111,20 +113,26 @@ def _legal(left: Left) -> tuple[list[Check], dict[str, Any]]:
     A record that is there twice is no answer of the model's, so that only producers with
     idempotence are judged for linearizability.
     """
-    if left.workload != APPEND_LOG:
+    if left.workload == TXN:
+        check, found = check_transactions(left.history, left.folder)
+        return [check], {"linearizability": {}, **found}
+    if left.workload not in OF_RECORDS:
         workload = workload_named(left.workload, is_local=False, operations=0)
         check, details = linearizable(left.history, workload.model, left.folder)
         return [check], {"linearizability": details}
-    check, found = check_records(left.history, is_idempotent=left.is_idempotent)
+    check, findings = check_records(left.history, is_idempotent=left.is_idempotent)
+    if left.workload == GROUP:
+        of_groups, evidence = check_groups(left.history, left.folder)
+        return [check, of_groups], {"linearizability": {}, "findings": findings, **evidence}
     if check.verdict == INVALID or not left.is_idempotent:
-        return [check], {"linearizability": {}, "findings": found}
+        return [check], {"linearizability": {}, "findings": findings}
     legal, details = linearizable(left.history, APPEND_LOG, left.folder)
-    return [check, legal], {"linearizability": details, "findings": found}
+    return [check, legal], {"linearizability": details, "findings": findings}
 
 
 def _has_key_field(left: Left) -> bool:
     """True if events name their key beside the value."""
-    if left.workload == APPEND_LOG:
+    if left.workload in OF_RECORDS:
         return True
     return workload_named(left.workload, is_local=False, operations=0).has_key_field
 

@@ -139,6 +139,9 @@ class MetadataClients:
             session.close()
         return None
 
+    async def close(self) -> None:
+        """Nothing of theirs outlives the tasks."""
+
     async def _read_once(self, session: Session, thread: int, key: str, node_id: int) -> bool:
         """Read a key at a node; True once it answered. A repeated read is another operation."""
         until_s = _now_s() + FINAL_READ_S

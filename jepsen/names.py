@@ -4,12 +4,17 @@ from typing import Final
 
 NODES_MAX: Final = 9
 APPEND_LOG: Final = "append-log"
-WORKLOADS: Final = ("topic-set", "config-register", APPEND_LOG)
+TXN: Final = "txn"
+GROUP: Final = "group"
+WORKLOADS: Final = ("topic-set", "config-register", APPEND_LOG, TXN, GROUP)
+OF_RECORDS: Final = (APPEND_LOG, TXN, GROUP)
+"""Workloads with partitions."""
 KILL: Final = "kill"
 PAUSE: Final = "pause"
 LEADER: Final = "leader"
 OVERTAKE: Final = "overtake"
-KINDS: Final = (KILL, PAUSE, LEADER, OVERTAKE)
+COORDINATOR: Final = "coordinator"
+KINDS: Final = (KILL, PAUSE, LEADER, OVERTAKE, COORDINATOR)
 """Kinds of faults."""
 
 
@@ -22,4 +27,6 @@ def kinds_of(workload: str, *, is_unclean: bool) -> tuple[str, ...]:
     """
     if is_unclean:
         return (OVERTAKE,)
+    if workload in (TXN, GROUP):
+        return (KILL, PAUSE, LEADER, COORDINATOR)
     return (KILL, PAUSE, LEADER) if workload == APPEND_LOG else (KILL, PAUSE)

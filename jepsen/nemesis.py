@@ -4,6 +4,7 @@
 |---|---|---|
 | `kill` | SIGKILL of a node | `start`: the same folder again |
 | `pause` | SIGSTOP of a node, for 1 or 3 fetch time-outs | `resume` |
+| `coordinator` | SIGKILL of the node that coordinates a group or a transaction | `start` |
 | `leader` | the next replica of every partition becomes its leader; no process is harmed | |
 | `overtake` | see below | `start` |
 
@@ -31,10 +32,11 @@ from jepsen.clients import LeaderWatch, Refused
 from jepsen.cluster import Cluster, ClusterError
 from jepsen.connections import CallError
 from jepsen.history import Recorder
-from jepsen.names import KILL, KINDS, LEADER, OVERTAKE, PAUSE
+from jepsen.names import COORDINATOR, KILL, KINDS, LEADER, OVERTAKE, PAUSE
+from jepsen.records.coordinators import Coordinators
 from jepsen.records.leadership import Leadership
 
-UNDONE_BY: Final = {KILL: "start", PAUSE: "resume"}
+UNDONE_BY: Final = {KILL: "start", COORDINATOR: "start", PAUSE: "resume"}
 FETCH_TIMEOUT_S: Final = 2.0
 """controller.quorum.fetch.timeout.ms of the nodes, its default."""
 INTERVAL_S: Final = 5.0
@@ -100,7 +102,7 @@ def _duration_s(kind: str, rng: Random) -> float:
         return 0.0
     if kind == OVERTAKE:
         return OVERTAKE_S
-    if kind == KILL:
+    if kind in (KILL, COORDINATOR):
         return rng.uniform(0.0, DOWN_S_MAX)
     return FETCH_TIMEOUT_S * rng.choice((1, 1, 3))
 
@@ -114,9 +116,19 @@ class Nemesis:
         watch: LeaderWatch,
         recorder: Recorder,
         leadership: Leadership | None = None,
+        coordinators: Coordinators | None = None,
     ) -> None:
-        """Harm nothing yet; `leadership` is that of the partitions, if the run has any."""
+        """Harm nothing yet.
+
+        Args:
+            cluster: The nodes.
+            watch: Knows the controller that leads.
+            recorder: Takes the faults.
+            leadership: Of the partitions, if the run has any.
+            coordinators: Of its groups or transactions, if it has any.
+        """
         self._leadership = leadership
+        self._coordinators = coordinators
         self._cluster = cluster
         self._watch = watch
         self._recorder = recorder
@@ -138,8 +150,9 @@ class Nemesis:
             ClusterError: a node does not come back.
         """
         await self._cluster.settle()
-        if self._leadership is not None:
-            self._leadership.close()
+        for each in (self._leadership, self._coordinators):
+            if each is not None:
+                each.close()
         for node in (await self._cluster.status())["nodes"]:
             if node["state"] == "paused":
                 await self._cluster.resume(node["id"])
@@ -173,7 +186,7 @@ class Nemesis:
         assert node_id in self._faulty, "a node is taken before anything is done to it"
         role = "leader" if node_id == self._watch.leader_id else "follower"
         try:
-            await (self._cluster.kill if kind == KILL else self._cluster.pause)(node_id)
+            await (self._cluster.pause if kind == PAUSE else self._cluster.kill)(node_id)
         except ClusterError as error:
             self._recorder.fault(kind, node_id, str(error))
             return
@@ -231,6 +244,10 @@ class Nemesis:
     async def _target(self, fault: Fault) -> int | None:
         """Choose a node without a fault; None: not now."""
         leader_id = await self._watch.wait_leader(asyncio.get_running_loop().time() + LEADER_WAIT_S)
+        coordinator_id = None
+        if fault.kind == COORDINATOR:
+            assert self._coordinators is not None, "the run has coordinators"
+            coordinator_id = await self._coordinators.find(fault.choice)
         nodes = self._cluster.nodes
         if fault.alone_s:
             return None if self._faulty else leader_id
@@ -238,6 +255,8 @@ class Nemesis:
         if takes_majority and self._faulty and not fault.may_take_majority:
             return None
         free = [node_id for node_id in nodes if node_id not in self._faulty]
+        if fault.kind == COORDINATOR:
+            return coordinator_id if coordinator_id in free else None
         if fault.target == "leader" and leader_id in free:
             return leader_id
         followers = [node_id for node_id in free if node_id != leader_id]
@@ -245,7 +264,7 @@ class Nemesis:
 
     async def _undo(self, node_id: int, kind: str) -> None:
         try:
-            await (self._cluster.restart if kind == KILL else self._cluster.resume)(node_id)
+            await (self._cluster.resume if kind == PAUSE else self._cluster.restart)(node_id)
         except ClusterError as error:  # `heal` tries again and is strict
             self._recorder.fault(UNDONE_BY[kind], node_id, str(error))
             return

@@ -10,7 +10,6 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from jepsen.history import NEMESIS
 from jepsen.linearizability import (
     ILLEGAL,
     OK,
@@ -22,7 +21,7 @@ from jepsen.linearizability import (
     explain,
     model_named,
 )
-from jepsen.linearizability.history import INVOKE
+from jepsen.linearizability.history import INVOKE, is_client
 from jepsen.linearizability.picture import page_of
 from jepsen.linearizability.values import thawed, to_plain
 
@@ -91,7 +90,7 @@ def counts(events: Sequence[Event]) -> dict[str, dict[str, int]]:
     """Count completions by function and type; calls without one count as info."""
     found: dict[str, dict[str, int]] = {}
     for event in events:
-        if event.process == NEMESIS:
+        if not is_client(event):
             continue
         row = found.setdefault(event.f, {"ok": 0, "fail": 0, "info": 0})
         row["info" if event.type == INVOKE else event.type] += 1

@@ -10,15 +10,16 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from jepsen.clients import LeaderWatch
 from jepsen.cluster import ROOT, Cluster, ClusterError, free_base_port
+from jepsen.groups import names as of_groups
 from jepsen.history import Recorder
 from jepsen.judgement import (
     CONVERGED,
@@ -29,16 +30,27 @@ from jepsen.judgement import (
     judged,
 )
 from jepsen.metadata_clients import MetadataClients
-from jepsen.names import APPEND_LOG
+from jepsen.names import APPEND_LOG, GROUP, TXN
 from jepsen.nemesis import Nemesis, schedule
 from jepsen.records.clients import NODE_SETTINGS, TOPICS, AppendLogClients
+from jepsen.records.coordinators import Coordinators
 from jepsen.records.leadership import Leadership
 from jepsen.report import INVALID, RESULTS_FILE, UNKNOWN, VALID, Check, write_results
 from jepsen.signals import Interruption
+from jepsen.transactions import topics as of_transactions
 from jepsen.workloads import workload_named
 
 EXIT_CODES: Final = {VALID: 0, INVALID: 1, UNKNOWN: 2}
 CONVERGE_S: Final = 30.0
+PARTITIONED: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    APPEND_LOG: (NODE_SETTINGS, TOPICS),
+    TXN: (
+        (*NODE_SETTINGS, *of_transactions.NODE_SETTINGS),
+        (*of_transactions.TOPICS, of_transactions.STATE_TOPIC),
+    ),
+    GROUP: ((*NODE_SETTINGS, *of_groups.NODE_SETTINGS), (*TOPICS, of_groups.OFFSETS_TOPIC)),
+}
+"""Settings of the nodes, and topics whose leaders are moved, of workloads with partitions."""
 
 Say = Callable[[str], None]
 
@@ -65,6 +77,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Client threads."""
     reads: str = "quorum"
     """`local`: without a barrier; not linearizable, a control of the harness."""
+    is_committed_only: bool = True
+    """Transactions of txn read what is committed alone; else everything, as a control."""
+    commits_early: bool = False
+    """Members of group commit a record more than they have read: a control of the harness."""
     is_idempotent: bool = True
     """Producers of append-log are; without it a record may be there more than once."""
     is_unclean: bool = False
@@ -74,28 +90,73 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Folder kept after the run; None: a temporary one, removed unless the verdict is invalid."""
 
 
+class Clients(Protocol):
+    """The clients of a workload in a run."""
+
+    @property
+    def threads(self) -> int:
+        """Threads that work at a time."""
+        ...
+
+    async def set_up(self) -> None:
+        """Create what must be there before the first operation; raises ClusterError."""
+        ...
+
+    async def thread(self, number: int, until_s: float) -> None:
+        """Do operations until a time of the loop."""
+        ...
+
+    async def read_finally(self) -> str | None:
+        """Read everything at the end; the reason where that is not possible."""
+        ...
+
+    async def close(self) -> None:
+        """End what threads and processes still do."""
+        ...
+
+
 class Run:
     """Parts of one run, and what they share."""
 
-    _clients: AppendLogClients | MetadataClients
+    _clients: "Clients"
 
     def __init__(self, options: Options, folder: Path, say: Say) -> None:
         rng = Random(f"{options.seed}/ports/{time.monotonic_ns()}")  # noqa: S311  # not secret
         base_port = options.base_port or free_base_port(options.nodes, rng)
         self._options = options
         self._say = say
-        has_records = options.workload == APPEND_LOG
-        settings = NODE_SETTINGS if has_records else ()
+        settings, topics = PARTITIONED.get(options.workload, ((), ()))
         self.cluster: Final = Cluster(folder / QUORUM_FOLDER, options.nodes, base_port, settings)
         self.recorder: Final = Recorder(folder)
         self._watch = LeaderWatch(self.cluster.nodes)
-        self._clients = (self._of_records if has_records else self._of_metadata)(options)
-        leadership = Leadership(self.cluster, self._watch, TOPICS) if has_records else None
-        self.nemesis: Final = Nemesis(self.cluster, self._watch, self.recorder, leadership)
+        self._coordinators: Coordinators | None = None
+        self._clients = self._of(options)
+        leadership = Leadership(self.cluster, self._watch, topics) if topics else None
+        self.nemesis: Final = Nemesis(
+            self.cluster, self._watch, self.recorder, leadership, self._coordinators
+        )
         self.committed: int | None = None
         """High watermark that all nodes had reached after the healing; None: not yet."""
 
-    def _of_records(self, options: Options) -> AppendLogClients:
+    def _of(self, options: Options) -> Clients:
+        """Clients of the workload.
+
+        Raises:
+            ClusterError: they need a package that is not there.
+        """
+        try:
+            if options.workload == APPEND_LOG:
+                return self._of_records(options)
+            if options.workload == TXN:
+                return self._of_transactions(options)
+            if options.workload == GROUP:
+                return self._of_groups(options)
+        except ImportError as error:
+            text = f"{options.workload} needs confluent-kafka, of the extra 'interop': {error}"
+            raise ClusterError(text) from error
+        return self._of_metadata(options)
+
+    def _of_records(self, options: Options) -> Clients:
         return AppendLogClients(
             self.cluster,
             self._watch,
@@ -107,7 +168,37 @@ class Run:
             is_unclean=options.is_unclean,
         )
 
-    def _of_metadata(self, options: Options) -> MetadataClients:
+    def _of_transactions(self, options: Options) -> Clients:
+        from jepsen.transactions.clients import TxnClients  # noqa: PLC0415  # an extra
+
+        clients = TxnClients(
+            self.cluster,
+            self._watch,
+            self.recorder,
+            seed=options.seed,
+            rate=options.rate,
+            applications=options.concurrency,
+            is_committed_only=options.is_committed_only,
+        )
+        self._coordinators = clients.coordinators
+        return clients
+
+    def _of_groups(self, options: Options) -> Clients:
+        from jepsen.groups.clients import GroupClients  # noqa: PLC0415  # an extra
+
+        clients = GroupClients(
+            self.cluster,
+            self._watch,
+            self.recorder,
+            seed=options.seed,
+            rate=options.rate,
+            producers=options.concurrency,
+            commits_early=options.commits_early,
+        )
+        self._coordinators = clients.coordinators
+        return clients
+
+    def _of_metadata(self, options: Options) -> Clients:
         workload = workload_named(
             options.workload,
             is_local=options.reads == "local",
@@ -148,6 +239,10 @@ class Run:
             self._say("final reads")
             reason = await self._clients.read_finally()
             return Check(CONVERGED, VALID if reason is None else UNKNOWN, reason)
+
+    async def end_clients(self) -> None:
+        """End everything of theirs, also after a failure."""
+        await self._clients.close()
 
     async def _work(self) -> None:
         faults = schedule(self._options.seed, self._options.nemesis, self._options.time_limit_s)
@@ -260,6 +355,7 @@ async def _undo(run_: Run, folder: Path, say: Say) -> None:
     """
     unwritten: OSError | None = None
     try:
+        await run_.end_clients()
         await run_.cluster.stop()
     except Exception as error:
         place = run_.cluster.folder

@@ -34,7 +34,7 @@ from jepsen.generator import (
 )
 from jepsen.linearizability.classification import OBSERVATIONS, classify
 from jepsen.linearizability.history import FAIL, INFO
-from jepsen.names import APPEND_LOG, WORKLOADS
+from jepsen.names import OF_RECORDS, WORKLOADS
 from wire.messages.codec import newest
 
 READS: Final = ("exists", "read")
@@ -201,7 +201,8 @@ class ConfigRegister(Workload):
 
 def workload_named(name: str, *, is_local: bool, operations: int) -> Workload:
     """Make a workload of one of `WORKLOADS` about metadata."""
-    assert name in WORKLOADS and name != APPEND_LOG, f"{name=}"  # noqa: PT018  # one condition
+    assert name in WORKLOADS, f"{name=}"
+    assert name not in OF_RECORDS, f"{name=}"
     if name == "topic-set":
         return TopicSet(is_local=is_local)
     return ConfigRegister(is_local=is_local, operations=operations)

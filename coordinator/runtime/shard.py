@@ -122,6 +122,8 @@ class Shard(Generic[ImageT]):
         """Image of all that was decided: writes are decided on it."""
         self.committed: ImageT = machine.empty
         """Image of what is below the high watermark: reads are answered from it."""
+        self._loaded: _Pending[ImageT] | None = None
+        """The end of what was loaded, until it is committed."""
         self._log = log
         self._timeout_ms = timeout_ms
         self._codec = codec
@@ -148,6 +150,20 @@ class Shard(Generic[ImageT]):
         """Answer from the committed image, at once."""
         refused = self.refusal()
         answer(find(self.committed) if refused is None else refused)
+
+    @property
+    def known(self) -> ImageT:
+        """Image of all that was loaded, and of what was committed since.
+
+        A new leader's high watermark is behind what the leader before it acknowledged, for a
+        moment: `committed` lacks that, and this does not.
+        """
+        return self.committed if self._loaded is None else self._loaded.image
+
+    def read_known(self, find: Callable[[ImageT], R | ApiError], answer: Answer[R]) -> None:
+        """Answer from the image of what is known, at once."""
+        refused = self.refusal()
+        answer(find(self.known) if refused is None else refused)
 
     def write(self, decide: Callable[[ImageT], Write[R] | ApiError], answer: Answer[R]) -> None:
         """Decide on the latest image; answer when that is committed, once.
@@ -224,6 +240,8 @@ class Shard(Generic[ImageT]):
             pending = self._pending.popleft()
             self.committed = pending.image
             done += pending.waiting
+        if self._loaded is not None and self._loaded.end_offset <= high_watermark:
+            self._loaded = None
         self._waiting_count -= len(done)
         for waiting in done:
             waiting.succeed()
@@ -261,6 +279,7 @@ class Shard(Generic[ImageT]):
         """Take requests: the log is applied to its end. `advance` commits what of it is."""
         assert self.state is ShardState.LOADING, f"{self.state=}"
         self.state = ShardState.ACTIVE
+        self._loaded = self._pending[-1] if self._pending else None
         self.machine.activated(self)
 
     def fail(self) -> None:

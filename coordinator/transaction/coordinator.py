@@ -136,7 +136,11 @@ class TransactionCoordinator:
         partitions: AbstractSet[TopicPartition],
         answer: AnswerVerified,
     ) -> None:
-        """Say of each partition whether the committed transaction of a producer has it."""
+        """Say of each partition whether the committed transaction of a producer has it.
+
+        What was loaded counts, committed or not, as in apache/kafka: TransactionStateManager
+        (`loadTransactionMetadata` reads to the end of the log).
+        """
         shard = self._shard(transactional_id)
         if isinstance(shard, ApiError):
             answer(dict.fromkeys(partitions, shard.code))
@@ -148,7 +152,7 @@ class TransactionCoordinator:
             else:
                 answer(found)
 
-        shard.read(
+        shard.read_known(
             lambda image: verify_partitions(
                 image.transactions.get(transactional_id), producer, partitions
             ),

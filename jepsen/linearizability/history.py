@@ -208,6 +208,27 @@ class History:
             )
 
 
+def paired(history: History) -> list[tuple[str, Event, Event | None]]:
+    """Places and invocations of the clients by call, with the completion where there is one.
+
+    Raises:
+        HistoryError: as `History.operations`.
+    """
+    _ = history.operations  # refuses what breaks the rules
+    opened: dict[int | str, int] = {}
+    pairs: dict[int, tuple[Event, Event | None]] = {}
+    for position, event in enumerate(history.events):
+        if not is_client(event):
+            continue
+        if event.type == INVOKE:
+            opened[event.process] = position
+            pairs[position] = (event, None)
+        else:
+            at = opened.pop(event.process)
+            pairs[at] = (pairs[at][0], event)
+    return [(history.place(at), *pair) for at, pair in pairs.items()]
+
+
 def is_client(event: Event) -> bool:
     """True for an event of a client, False for one of the nemesis."""
     return isinstance(event.process, int)

@@ -130,6 +130,12 @@ class Brokers:
             CallError: no response.
             Refused: an answer with an error; CORRUPT_MESSAGE also for records that are damaged.
         """
+        return rows_of(await self.fetch_batches(node_id, view, number, offset, wait_ms), offset)
+
+    async def fetch_batches(
+        self, node_id: int, view: PartitionView, number: int, offset: int, wait_ms: int
+    ) -> bytes:
+        """Read batches of a partition, the last maybe cut; raises as `fetch`, but not of damage."""
         body = fetch_request(
             {view.topic_id: {number: offset}},
             timedelta(milliseconds=wait_ms),
@@ -140,17 +146,25 @@ class Brokers:
         raise_for(answer.error_code)
         ((row,),) = [topic.partitions for topic in answer.responses]
         raise_for(row.error_code)
-        return rows_of(row.records or b"", offset)
+        return bytes(row.records or b"")
 
-    async def end_offset(self, node_id: int, partition: TopicPartition) -> int:
+    async def end_offset(
+        self, node_id: int, partition: TopicPartition, *, is_stable: bool = False
+    ) -> int:
         """Ask the leader for the offset behind the last committed record.
+
+        Args:
+            node_id: The leader.
+            partition: Which.
+            is_stable: The last stable offset: before the first record of an open transaction.
 
         Raises:
             CallError: no response.
             Refused: an answer with an error.
         """
         wanted = {partition.topic: (partition.number,)}
-        body = list_offsets_request(wanted, _LATEST, SERVER_TIMEOUT)
+        isolation = int(is_stable)
+        body = list_offsets_request(wanted, _LATEST, SERVER_TIMEOUT, isolation_level=isolation)
         answer = await self._call(node_id, LIST_OFFSETS, body, OPERATION_TIMEOUT_S)
         ((row,),) = [topic.partitions for topic in answer.topics]
         raise_for(row.error_code)

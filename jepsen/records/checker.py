@@ -21,13 +21,13 @@ read's epoch changes), and `offsets` of records that do not follow one another.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from jepsen.linearizability import Event, History, HistoryError
-from jepsen.linearizability.history import FAIL, INVOKE, OK, is_client
+from jepsen.linearizability.history import FAIL, OK, paired
 from jepsen.report import INVALID, VALID, Check
 from wire.errors import ErrorCode
 
@@ -277,9 +277,8 @@ def _partitions(history: History) -> dict[str, _Partition]:
     Raises:
         HistoryError: the events are none of this workload.
     """
-    _ = history.operations  # refuses what breaks the rules of histories
     found: dict[str, _Partition] = {}
-    for place, invoked, completed in _paired(history):
+    for place, invoked, completed in paired(history):
         key = invoked.extra.get("key")
         if not isinstance(key, str):
             raise HistoryError(f"{place}: {invoked.f} has no key")
@@ -297,22 +296,6 @@ def _partitions(history: History) -> dict[str, _Partition]:
             text = f"operation '{invoked.f}' is not one of append-log: append, fetch, read"
             raise HistoryError(f"{place}: {text}")
     return found
-
-
-def _paired(history: History) -> Iterable[tuple[str, Event, Event | None]]:
-    """Invocations with their places and completions."""
-    opened: dict[int | str, tuple[int, Event]] = {}
-    pairs: dict[int, tuple[Event, Event | None]] = {}
-    for position, event in enumerate(history.events):
-        if not is_client(event):
-            continue
-        if event.type == INVOKE:
-            opened[event.process] = (position, event)
-            pairs[position] = (event, None)
-        else:
-            at, invoked = opened.pop(event.process)
-            pairs[at] = (invoked, event)
-    return [(history.place(at), *pair) for at, pair in pairs.items()]
 
 
 def _append(place: str, invoked: Event, completed: Event | None) -> _Append:

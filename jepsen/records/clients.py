@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, Final
 
-from jepsen.clients import CREATE_TOPICS, LeaderWatch, Refused, Session, raise_for
-from jepsen.cluster import Cluster, ClusterError
+from jepsen.clients import LeaderWatch, Refused
+from jepsen.cluster import Cluster
 from jepsen.connections import CallError
 from jepsen.generator import client_rng, think_time_s
 from jepsen.history import Recorder
@@ -21,6 +21,7 @@ from jepsen.records.brokers import NO_LEADER, Brokers, PartitionView, Row
 from jepsen.records.payload import value_of
 from jepsen.records.producer import Acknowledged, GivenUp, Producer
 from jepsen.records.requests import TopicPartition, create_logs
+from jepsen.records.topics import REPLICAS, created, in_sync
 from wire.batches.compression import Codec
 
 TOPICS: Final = ("log-a", "log-b")
@@ -35,7 +36,6 @@ FETCH_WAIT_MS: Final = 200
 FETCH_PAUSE_S: Final = 0.1
 FROM_FOLLOWER: Final = 0.3
 """Share of the fetches that any replica is asked."""
-SETUP_S: Final = 30.0
 IN_SYNC_S: Final = 60.0
 END_S: Final = 30.0
 POLL_S: Final = 0.2
@@ -96,28 +96,18 @@ class AppendLogClients:
         Raises:
             ClusterError: that failed.
         """
-        session = Session(0, self._cluster.nodes, self._watch)
-        brokers = self._brokers(self.threads)
         count = len(self._cluster.nodes)
-        replicas = min(count, UNCLEAN_REPLICAS if self._is_unclean else 3)
+        replicas = min(count, UNCLEAN_REPLICAS if self._is_unclean else REPLICAS)
         configs = {
             "min.insync.replicas": str(1 if self._is_unclean else min(2, replicas)),
             "unclean.leader.election.enable": str(self._is_unclean).lower(),
             "segment.ms": "5000",
         }
+        request = create_logs(TOPICS, PARTITIONS_PER_TOPIC, replicas, configs)
+        brokers = self._brokers(self.threads)
         try:
-            leader_id = await self._watch.wait_leader(_now_s() + SETUP_S)
-            if leader_id is None:
-                raise ClusterError(f"no leader within {SETUP_S:.0f} s of the start")
-            request = create_logs(TOPICS, PARTITIONS_PER_TOPIC, replicas, configs)
-            for topic in (await session.write(leader_id, CREATE_TOPICS, request)).topics:
-                raise_for(topic.error_code)
-            if await _in_sync(brokers, SETUP_S) is None:
-                raise ClusterError(f"partitions without leaders {SETUP_S:.0f} s after the start")
-        except (CallError, Refused) as error:
-            raise ClusterError(f"the topics of the run cannot be created: {error}") from error
+            await created(request, self._cluster, self._watch, brokers)
         finally:
-            session.close()
             brokers.close()
 
     async def thread(self, number: int, until_s: float) -> None:
@@ -136,7 +126,7 @@ class AppendLogClients:
         """Read every partition from every node; the reason where they do not get in sync."""
         brokers = self._brokers(self.threads)
         try:
-            views = await _in_sync(brokers, IN_SYNC_S)
+            views = await in_sync(brokers, IN_SYNC_S)
             if views is None:
                 return f"replicas are not in sync {IN_SYNC_S:.0f} s after the healing"
             for node_id in brokers.node_ids:
@@ -146,6 +136,9 @@ class AppendLogClients:
         finally:
             brokers.close()
         return None
+
+    async def close(self) -> None:
+        """Nothing of theirs outlives the tasks."""
 
     def _brokers(self, number: int) -> Brokers:
         rng = Random(f"{self._seed}/brokers/{number}")  # noqa: S311  # reproducible, not secret
@@ -275,26 +268,6 @@ def _epochs(rows: Sequence[Row]) -> list[list[int]]:
         if not found or found[-1][1] != row.leader_epoch:
             found.append([row.offset, row.leader_epoch])
     return found
-
-
-async def _in_sync(
-    brokers: Brokers, timeout_s: float
-) -> dict[TopicPartition, PartitionView] | None:
-    """Wait until all partitions have a leader and all their replicas in sync, as all nodes see."""
-    until_s = _now_s() + timeout_s
-    while _now_s() < until_s:
-        try:
-            seen = [await brokers.views(node_id) for node_id in brokers.node_ids]
-        except (CallError, Refused):
-            seen = []
-        if seen and all(_is_in_sync(view) for views in seen for view in views.values()):
-            return seen[0]
-        await asyncio.sleep(POLL_S)
-    return None
-
-
-def _is_in_sync(view: PartitionView) -> bool:
-    return view.leader_id != NO_LEADER and set(view.isr) == set(view.replicas)
 
 
 def _now_s() -> float:

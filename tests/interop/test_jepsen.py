@@ -87,10 +87,42 @@ def test_acknowledged_records_are_read_back_once(tmp_path):
     assert processes_below(folder) == []
 
 
-def test_ctrl_c_undoes_everything(tmp_path):
+def test_transactions_are_whole_and_read_committed(tmp_path):
+    folder = tmp_path / "run"
+    words = ("--workload", "txn", "--nemesis", "coordinator", "--time-limit", "12")
+    _, results = run(*words, "--seed", "4", "--rate", "30", "--dir", str(folder), expect=0)
+    assert results["verdict"] == "valid"
+    assert min(results["faults"].values()) >= 1
+    assert results["operations"]["txn"]["ok"] > 5
+    assert results["operations"]["read"] == {"ok": 3 * 8, "fail": 0, "info": 0}
+    assert results["findings"] == []
+    assert processes_below(folder) == []
+
+
+def test_groups_of_both_protocols_miss_nothing(tmp_path):
+    folder = tmp_path / "run"
+    words = ("--workload", "group", "--nemesis", "coordinator", "--time-limit", "12")
+    _, results = run(*words, "--seed", "4", "--rate", "60", "--dir", str(folder), expect=0)
+    assert results["verdict"] == "valid"
+    assert min(results["faults"].values()) >= 1
+    assert set(results["groups"]) == {"readers-range", "readers-sticky", "readers-848"}
+    there = results["operations"]["append"]["ok"]
+    assert min(group["read"] for group in results["groups"].values()) >= there > 20
+    assert min(group["commits"] for group in results["groups"].values()) > 0
+    assert processes_below(folder) == members_of(folder) == []
+
+
+def members_of(folder):
+    """Pids of members of groups, which name the first broker of their run."""
+    cluster = json.loads((folder / "quorum" / "cluster.json").read_text())
+    return processes_below(f"127.0.0.1:{cluster['base_port']}")
+
+
+@pytest.mark.parametrize("workload", ["topic-set", "txn", "group"])
+def test_ctrl_c_undoes_everything(workload, tmp_path):
     folder = tmp_path / "run"
     process = subprocess.Popen(
-        **command("--workload", "topic-set", "--time-limit", "60", "--dir", str(folder)),
+        **command("--workload", workload, "--time-limit", "60", "--dir", str(folder)),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     try:
@@ -99,6 +131,7 @@ def test_ctrl_c_undoes_everything(tmp_path):
                 break
         time.sleep(3)  # some operations and maybe a fault
         assert len(processes_below(folder)) >= 2
+        assert bool(members_of(folder)) == (workload == "group")
         os.killpg(process.pid, signal.SIGINT)
         output, errors = process.communicate(timeout=60)
     finally:
@@ -106,7 +139,7 @@ def test_ctrl_c_undoes_everything(tmp_path):
     assert process.returncode == 255, errors
     assert "interrupted" in errors
     assert output == ""
-    assert processes_below(folder) == []
+    assert processes_below(folder) == members_of(folder) == []
     assert len(read_history(folder / "history.jsonl").operations) > 10
 
 
@@ -153,6 +186,22 @@ def test_unclean_elections_lose_records(tmp_path):
     lost = [found for found in results["findings"] if found["kind"] == "lost"]
     assert lost
     assert all(type(found["offset"]) is int for found in lost)
+
+
+@pytest.mark.long
+def test_uncommitted_reads_see_what_is_aborted(tmp_path):
+    words = ("--workload", "txn", "--reads", "uncommitted", "--nemesis", "none")
+    code, results = run(*words, "--time-limit", "12", "--dir", str(tmp_path / "run"))
+    assert (code, results["verdict"]) == (1, "invalid")
+    assert "G1a" in {found["kind"] for found in results["findings"]}
+
+
+@pytest.mark.long
+def test_members_that_commit_early_skip_records(tmp_path):
+    words = ("--workload", "group", "--early-commits", "--nemesis", "none", "--time-limit", "12")
+    code, results = run(*words, "--dir", str(tmp_path / "run"))
+    assert (code, results["verdict"]) == (1, "invalid")
+    assert "skipped" in {found["kind"] for found in results["group_findings"]}
 
 
 @pytest.mark.long

@@ -20,8 +20,8 @@ from jepsen.generator import (
 )
 from jepsen.history import JSONL_FILE, MSGPACK_FILE, NEMESIS_FILE, Recorder
 from jepsen.linearizability import read_history
-from jepsen.names import APPEND_LOG, WORKLOADS
-from jepsen.nemesis import ALONE_S_MAX, FETCH_TIMEOUT_S, QUIET_S, schedule
+from jepsen.names import OF_RECORDS, WORKLOADS
+from jepsen.nemesis import ALONE_S_MAX, DOWN_S_MAX, FETCH_TIMEOUT_S, QUIET_S, schedule
 from jepsen.report import (
     INVALID,
     PICTURE_FILE,
@@ -69,6 +69,15 @@ def test_a_beheading_needs_both_kinds():
     assert schedule(1, (), 60) == []
 
 
+def test_coordinators_are_killed_by_a_schedule_of_their_own():
+    faults = schedule(3, ("coordinator", "kill"), 120)
+    killed = [fault for fault in faults if fault.kind == "coordinator"]
+    assert killed == schedule(3, ("coordinator",), 120)
+    assert len(killed) > 8
+    assert all(0 <= fault.duration_s <= DOWN_S_MAX and not fault.alone_s for fault in killed)
+    assert len({fault.duration_s for fault in killed}) > 8
+
+
 def test_leaders_move_and_are_overtaken_by_schedules_of_their_own():
     faults = schedule(3, ("leader", "overtake"), 120)
     moves = [fault for fault in faults if fault.kind == "leader"]
@@ -84,6 +93,8 @@ def test_leaders_move_and_are_overtaken_by_schedules_of_their_own():
     [
         (["--workload", "topic-set"], ("kill", "pause")),
         (["--workload", "append-log"], ("kill", "pause", "leader")),
+        (["--workload", "txn"], ("kill", "pause", "leader", "coordinator")),
+        (["--workload", "group"], ("kill", "pause", "leader", "coordinator")),
         (["--workload", "append-log", "--unclean"], ("overtake",)),
         (["--workload", "append-log", "--nemesis", "leader"], ("leader",)),
         (["--workload", "append-log", "--nemesis", "none"], ()),
@@ -140,7 +151,7 @@ def test_threads_have_streams_of_their_own():
     assert 0.12 < sum(pauses) / len(pauses) < 0.20, "8 threads at 50 a second: 0.16 s each"
 
 
-@pytest.mark.parametrize("name", [name for name in WORKLOADS if name != APPEND_LOG])
+@pytest.mark.parametrize("name", [name for name in WORKLOADS if name not in OF_RECORDS])
 def test_every_key_is_read_at_the_end_by_a_read_of_the_model(name):
     workload = workload_named(name, is_local=False, operations=1000)
     asked = workload.draw(Random(1))
@@ -257,7 +268,7 @@ def test_counts_and_runs_in_which_nothing_happened(tmp_path):
         (["--workload", "queue"], "queue"),
         (
             ["--workload", "topic-set", "--nemesis", "kill,flood"],
-            "unknown fault 'flood': none, or of kill, pause, leader, overtake\n",
+            "unknown fault 'flood': none, or of kill, pause, leader, overtake, coordinator\n",
         ),
         (
             ["--workload", "topic-set", "--nodes", "0"],
@@ -275,6 +286,11 @@ def test_counts_and_runs_in_which_nothing_happened(tmp_path):
         (["--workload", "append-log", "--nemesis", "overtake"], "'overtake' is none of this run"),
         (["--workload", "append-log", "--unclean", "--nemesis", "kill"], "none, or of overtake"),
         (["--workload", "append-log", "--unclean", "--nodes", "2"], "needs at least 3 nodes"),
+        (["--workload", "append-log", "--reads", "local"], "--reads local is none of append-log"),
+        (["--workload", "topic-set", "--reads", "uncommitted"], "is none of topic-set"),
+        (["--workload", "txn", "--early-commits"], "--early-commits is about group"),
+        (["--workload", "group", "--reads", "uncommitted"], "is none of group"),
+        (["--workload", "append-log", "--nemesis", "coordinator"], "'coordinator' is none"),
         (["--workload", "topic-set", "--unclean"], "--unclean is about append-log"),
         (["--workload", "topic-set", "--no-idempotence"], "--no-idempotence is about append-log"),
         ([], "--workload"),

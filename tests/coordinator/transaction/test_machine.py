@@ -131,6 +131,27 @@ def test_verification_is_of_what_is_committed(begun: Coordinator) -> None:
     ]
 
 
+def test_a_new_coordinator_knows_what_it_loaded_above_the_high_watermark(
+    begun: Coordinator,
+) -> None:
+    """The one before may have acknowledged it; else a batch is refused, and its transaction."""
+    begun.add(B)
+    begun.shard.flush()
+    loaded_end = begun.log.end_offset
+    moved = Coordinator(log=begun.log)
+    assert moved.shard.committed.transactions["x"].partitions == {A}
+    moved.add(("c", 2))
+    found: list[Any] = []
+    asked = frozenset({A, B, ("c", 2)})
+    for _ in range(2):
+        moved.coordinator.verify_partitions("x", ProducerIdAndEpoch(70, 0), asked, found.append)
+        assert found.pop() == {A: NONE, B: NONE, ("c", 2): ErrorCode.transaction_abortable}
+        moved.shard.advance(loaded_end)
+    moved.commit()
+    moved.coordinator.verify_partitions("x", ProducerIdAndEpoch(70, 0), asked, found.append)
+    assert found.pop() == dict.fromkeys(asked, NONE)
+
+
 @pytest.mark.parametrize(
     ("timeout_ms", "is_valid"),
     [(-1, False), (0, False), (1, True), (60_000, True), (60_001, False)],
