@@ -344,6 +344,7 @@ class Front:
             self._woken[client.connection_id] = client
         elif withdraw is not None:
             withdraw()
+            self._release_bytes(reply)
 
     def _begin(self, reply: Reply, steps: Steps[None]) -> None:
         """Go on with a call in pieces, behind those of its connection that are running."""
