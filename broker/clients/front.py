@@ -263,7 +263,12 @@ class Front:
             self._call(client, header, frame, position)
         if forwarded:
             self._effects.append(SendToKernel(client.connection_id, b"".join(forwarded)))
-        if client.broken is not None and not waiting:
+        if self._clients.get(client.connection_id) is client:
+            self._look(client)
+
+    def _look(self, client: Client) -> None:
+        """End, forget or settle a connection, unless it was closed while a request was held."""
+        if client.broken is not None and not client.waiting:
             self._end(client, client.broken)
         if client.has_gone and not (client.is_held or client.connection_id in self._woken):
             self._forget(client)
@@ -330,12 +335,12 @@ class Front:
             self._woken[client.connection_id] = client
         elif withdraw is not None:
             withdraw()
+            self._release_bytes(reply)
 
     def _begin(self, reply: Reply, steps: Steps[None]) -> None:
         """Go on with a call in pieces, behind those of its connection that are running."""
-        client = reply.client
-        reply.running = client.begin(Running(reply, steps))
-        self._wake(client)
+        reply.running = reply.client.begin(Running(reply, steps))
+        self._wake(reply.client)
 
     def _wake(self, client: Client) -> None:
         self._woken[client.connection_id] = client

@@ -98,6 +98,8 @@ def parse(words: list[str], *, has_records: bool = False) -> Parsed:
         )
         if name in given
     }
+    if "transactions" in given:
+        fixed["has_transactions"] = True
     standard, short = (RECORDS_STANDARD, RECORDS_SHORT) if has_records else (STANDARD, SHORT)
     base = short if "short" in given else standard
     return Parsed(
@@ -175,6 +177,7 @@ def _add_kind(parser: Parser, *, has_records: bool) -> None:
     if has_records:
         add("--faults", type=_records_faults, metavar="LIST", help=RECORDS_FAULTS_HELP)
         add("--short", action="store_true", help="5 virtual seconds, not 15")
+        add("--transactions", action="store_true", help="clients with transactional ids too")
         return
     add("--faults", type=_faults, metavar="LIST", help=FAULTS_HELP)
     add("--draws", type=between(1, NEWEST_DRAWS), metavar="N", help=DRAWS_HELP)

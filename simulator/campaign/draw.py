@@ -102,6 +102,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     has_records: bool = False
     """Brokers keep records, which clients produce and consume (simulator/records/run.py)."""
 
+    has_transactions: bool = False
+    """Of runs with records: clients with transactional ids too (simulator/records/transactions)."""
+
 
 STANDARD: Final = Options()
 SHORT: Final = Options(duration_us=10_000_000, write_count=30)

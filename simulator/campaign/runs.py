@@ -8,6 +8,7 @@ from simulator.cluster.world import Traced
 from simulator.faults.decision import Decision
 from simulator.records.marks import RECORDS_MARKS
 from simulator.records.run import run_records
+from simulator.records.transactions.marks import TRANSACTION_MARKS
 
 
 def run_with(
@@ -26,4 +27,5 @@ def run_with(
 
 def marks_of(options: Options) -> tuple[str, ...]:
     """Coverage marks that runs with these options can meet."""
-    return RECORDS_MARKS if options.has_records else MARKS
+    of_records = RECORDS_MARKS + TRANSACTION_MARKS * options.has_transactions
+    return of_records if options.has_records else MARKS

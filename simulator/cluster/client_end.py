@@ -25,9 +25,13 @@ class ClientEnd(ABC):
         self.host = host
         self.target = target
         self._network = network
-        self._protocol = ClientConnection("simulated")
+        self._protocol = self.make_protocol()
         self.is_closed = False
         self._pipe = connect(self)
+
+    def make_protocol(self) -> ClientConnection:
+        """The protocol of the connection: the newest versions that both sides know."""
+        return ClientConnection("simulated")
 
     def send(self, api_key: int, body: Any) -> int:
         """Send a request now, or as soon as the versions are known; return its number."""

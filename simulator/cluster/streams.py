@@ -32,6 +32,8 @@ NAMES: Final = (
     "record_clients",
     "record_kinds",
     "compaction",
+    "transactions",
+    "transaction_clients",
     *(f"chores/{kind}" for kind in RECORDS_KINDS),
 )
 """Names of the streams, beside those of the nodes."""

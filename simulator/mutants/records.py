@@ -7,7 +7,8 @@ from simulator.mutants.record_followers import FOLLOWERS
 from simulator.mutants.record_leaders import LEADERS
 from simulator.mutants.record_logs import LOGS
 from simulator.mutants.registry import Mutant
+from simulator.mutants.transactions import TRANSACTIONAL
 
-_ALL: Final = (*LEADERS, *FOLLOWERS, *LOGS, *CLEANER)
+_ALL: Final = (*LEADERS, *FOLLOWERS, *LOGS, *CLEANER, *TRANSACTIONAL)
 RECORDS: Final[tuple[Mutant, ...]] = tuple(sorted(_ALL, key=lambda mutant: mutant.number))
 """Mutants by number."""

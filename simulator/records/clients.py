@@ -106,12 +106,13 @@ class PartitionClient:
         if link is None or link.is_closed or link.target != target:
             if link is not None:
                 link.close()
-            cluster = self.cluster
-            link = ClientLink(
-                self.host, target, cluster.network, cluster.scheduler, cluster.connect
-            )
-            self._link = link
+            self._link = link = self.make_link(target)
         return link
+
+    def make_link(self, target: int) -> ClientLink:
+        """A connection to a node."""
+        cluster = self.cluster
+        return ClientLink(self.host, target, cluster.network, cluster.scheduler, cluster.connect)
 
     def ask(self, target: int, api_key: int, body: Any, answered: Answered) -> None:
         """Send a request to a node."""

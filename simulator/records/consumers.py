@@ -32,6 +32,7 @@ class RecordConsumer(PartitionClient):
     def __init__(self, cluster: Cluster, host: int, partition: int, rack: str = "") -> None:
         super().__init__(cluster, host, partition)
         self._rack = rack
+        self._body = requests.fetch
         self._follower: int | None = None
         self._follower_until_us = 0
         self.position = 0
@@ -65,7 +66,7 @@ class RecordConsumer(PartitionClient):
             self.is_waiting = False
             self._on_answer(response, sent_us, target)
 
-        body = requests.fetch(
+        body = self._body(
             self.topic_id, self.partition, self.position, self.leader_epoch, self._rack
         )
         self.ask(target, FETCH, body, answered)

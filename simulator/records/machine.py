@@ -34,6 +34,8 @@ class RecordsMachine(Machine):
         super().__init__(*given, **named)
         self.records: RecordsSide | None = None
         """The records of the process; None while none runs."""
+        self.adjust: Callable[[RecordsConfig], RecordsConfig] = lambda config: config
+        """Makes the settings those of the run."""
         self._failed_before: str | None = None
         """Log directory that failed before the power did, and is as good as new since."""
         self._twins: set[int] = set()
@@ -53,7 +55,7 @@ class RecordsMachine(Machine):
 
     def records_config(self) -> RecordsConfig:
         """Settings of the broker."""
-        return records_config(self)
+        return self.adjust(records_config(self))
 
     @override
     def start(self) -> None:

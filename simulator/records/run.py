@@ -36,7 +36,13 @@ def run_records(
     settings, streams, drawn = prepare(seed, options)
     used = drawn if plan is None else plan
     world = RecordsWorld(
-        settings, streams, used, trace, recording, min_insync_replicas=1 + seed % 2
+        settings,
+        streams,
+        used,
+        trace,
+        recording,
+        min_insync_replicas=1 + seed % 2,
+        has_transactions=options.has_transactions,
     )
     invariant, text, is_complete = None, "", True
     if until is not None:
@@ -72,7 +78,7 @@ def run_records(
         faults=world.nemesis.fired,
         effective_faults=world.nemesis.struck,
         elections=world.invariants.elections,
-        acknowledged=sum(each.acknowledged for each in world.producers),
+        acknowledged=sum(each.acknowledged for each in world.all_producers),
         operations=sum(each.asked for each in world.clients),
         definite=sum(each.answered for each in world.clients),
         verdict=None,
@@ -97,14 +103,20 @@ def come_to_rest(world: RecordsWorld) -> None:
     end_us = world.scheduler.now_us + REST_US
     for producer in world.producers:
         producer.is_stopped = True
+    for room in world.rooms:
+        room.stop_writing()
     if not world.run_until(lambda: why_unfinished(world) == "", end_us, ASKED_EVERY):
         raise Violation("liveness", why_unfinished(world))
     for consumer in world.consumers:
         consumer.is_stopped = True
+    for room in world.rooms:
+        room.stop_reading()
     if not world.run_until(lambda: _why_not_quiet(world) == "", end_us, ASKED_EVERY):
         raise Violation("liveness", _why_not_quiet(world))
     world.record_checks.check_at_rest()
     world.compacted.look(world.ledger.image)
+    for room in world.rooms:
+        room.check_at_rest()
 
 
 def _why_not_quiet(world: RecordsWorld) -> str:
@@ -112,6 +124,9 @@ def _why_not_quiet(world: RecordsWorld) -> str:
     waiting = [each.host for each in world.consumers if each.is_waiting]
     if waiting:
         return f"consumers {waiting} are not answered"
+    of_rooms = next(filter(None, (room.why_waiting() for room in world.rooms)), "")
+    if of_rooms:
+        return of_rooms
     return why_not_at_rest(world, tuple(world.machines)) or _why_not_in_sync(world)
 
 
@@ -125,6 +140,9 @@ def why_unfinished(world: RecordsWorld) -> str:
     busy = [each.host for each in world.producers if not each.is_idle]
     if busy:
         return f"producers {busy} are not answered"
+    of_rooms = next(filter(None, (room.why_unfinished() for room in world.rooms)), "")
+    if of_rooms:
+        return of_rooms
     left = (_why_unread(world, consumer) for consumer in world.consumers)
     wrong = next(filter(None, left), "")
     return wrong or next(filter(None, (_why_left(world, m) for m in world.nodes.values())), "")

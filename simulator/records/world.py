@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 from msgspec.structs import replace
 from typing_extensions import override
 
+from broker.config import RecordsConfig
 from broker.effects import DirectoryFailed, Effect, Log, Stopped
 from broker.events import Event
 from kernel import effects as out
@@ -18,6 +19,7 @@ from simulator.campaign.draw import Settings
 from simulator.campaign.recording import Recording
 from simulator.checks.partitions.compacted import CompactedChecks
 from simulator.checks.partitions.records import LOOKED_AT_EVERY_US, RecordChecks
+from simulator.checks.partitions.transactions import TransactionChecks
 from simulator.cluster.machine import Machine
 from simulator.cluster.streams import Streams
 from simulator.cluster.world import Traced, World
@@ -33,6 +35,8 @@ from simulator.records.failing_directories import failed_directory, repair_direc
 from simulator.records.machine import RecordsMachine
 from simulator.records.marks import RECORDS_MARKS
 from simulator.records.producers import HastyProducer, ProducerKind, RecordProducer
+from simulator.records.transactions.marks import TRANSACTION_MARKS
+from simulator.records.transactions.workload import TransactionalWorkload, draw_transactions
 from wire.batches.compression import Codec
 from wire.errors import ErrorCode
 
@@ -51,6 +55,7 @@ KINDS: Final = (
 FEWEST_KINDS: Final = 2
 """Of the producers of a partition, chosen by the seed."""
 CREATED: Final = (ErrorCode.none, ErrorCode.topic_already_exists)
+ALL_MARKS: Final = frozenset((*RECORDS_MARKS, *TRANSACTION_MARKS))
 
 
 COMPACTED_SHARE: Final = 0.5
@@ -75,8 +80,10 @@ class RecordsWorld(World):
         recording: Recording | None = None,
         *,
         min_insync_replicas: int = 2,
+        has_transactions: bool = False,
     ) -> None:
         self._delays = streams.stream("records")
+        self._transactions = draw_transactions(streams) if has_transactions else None
         super().__init__(settings, streams, plan, trace, recording)
         self.nodes = cast("dict[int, RecordsMachine]", self.machines)
         self.record_checks = RecordChecks(
@@ -116,7 +123,9 @@ class RecordsWorld(World):
             cluster = replace(self.cluster, topic=COMPACTED_TOPIC, rng=drawn)
             host = KEYED_HOST
             self.producers.append(KeyedProducer(cluster, host, drawn, self.compacted))
-        self.clients = (*self.producers, *self.consumers, self._creator)
+        self.rooms = self._rooms()
+        more = [client for room in self.rooms for client in room.clients]
+        self.clients = (*self.producers, *self.consumers, self._creator, *more)
         self.chores = Chores(
             self.cluster,
             next(hosts),
@@ -128,7 +137,7 @@ class RecordsWorld(World):
 
     def record_marks(self, name: str) -> None:
         """Count a coverage mark of records."""
-        assert name in RECORDS_MARKS, name
+        assert name in ALL_MARKS, name
         self.marks[name] = self.marks.get(name, 0) + 1
 
     @override
@@ -138,6 +147,7 @@ class RecordsWorld(World):
         machine.delays = self._delays
         machine.on_records_step = self._after_records_step
         machine.on_power_lost = lambda lost: self.record_checks.power_lost(lost.id)
+        machine.adjust = self._adjusted
         return machine
 
     @override
@@ -147,6 +157,29 @@ class RecordsWorld(World):
             return config
         broker = replace(config.broker, rack=RACKS[number % len(RACKS)])
         return replace(config, log_dirs=config.log_dirs + MORE_LOG_DIRS, broker=broker)
+
+    def _adjusted(self, config: RecordsConfig) -> RecordsConfig:
+        """The settings of a broker, as what the seed decided asks for."""
+        if self._transactions is not None:
+            brokers = len(self.cluster.nodes)
+            config = self._transactions.config_of(config, brokers, self._min_insync_replicas)
+        return config
+
+    def _rooms(self) -> tuple[TransactionalWorkload, ...]:
+        """Things that the run has beside its plain and compacted topics."""
+        if self._transactions is None:
+            return ()
+        checks = TransactionChecks(self.nodes, self.record_checks, lambda: self.ledger.image)
+        return (
+            TransactionalWorkload(
+                self._transactions,
+                replace(self.cluster, rng=self.streams.stream("transaction_clients")),
+                RACKS,
+                image=lambda: self.ledger.image,
+                checks=checks,
+                create_topic=self._creation,
+            ),
+        )
 
     def _producer(
         self, host: int, partition: int, kind: ProducerKind
@@ -166,12 +199,14 @@ class RecordsWorld(World):
     def start(self) -> None:
         super().start()
         self._create()
+        for room in self.rooms:
+            room.start()
         self.scheduler.after(LOOKED_AT_EVERY_US, self._look)
 
-    def _creation(self) -> Any:
+    def _creation(self, topic: Topic = TOPIC) -> Any:
         return requests.create_topic(
-            TOPIC.name,
-            TOPIC.partitions,
+            topic.name,
+            topic.partitions,
             min(3, len(self.cluster.nodes)),
             min_insync_replicas=str(self._min_insync_replicas),
         )
@@ -198,7 +233,14 @@ class RecordsWorld(World):
     def _look(self) -> None:
         self.record_checks.compare_replicas()
         self.compacted.look(self.ledger.image)
+        for room in self.rooms:
+            room.look()
         self.scheduler.after(LOOKED_AT_EVERY_US, self._look)
+
+    @property
+    def all_producers(self) -> list[Any]:
+        """Producers, with those of rooms."""
+        return [*self.producers, *(each for room in self.rooms for each in room.producers)]
 
     # ---- watching ------------------------------------------------------------------------------
 
@@ -233,6 +275,8 @@ class RecordsWorld(World):
         step = (self.digest, self.scheduler.now_us, machine.id, len(taken), *kinds)
         self.digest = hash(step) & 0xFFFFFFFF  # of numbers alone: the same in every process
         self.record_checks.after_step(machine)
+        for room in self.rooms:
+            room.after_step(machine)
         for effect in effects:
             if type(effect) is DirectoryFailed:
                 self.record_marks("directory_failed")

@@ -33,6 +33,7 @@ from simulator.scenarios.records_text import (
     produced_text,
     view_text,
 )
+from simulator.scenarios.transactions import TransactionCommands
 from wire.api_keys import FETCH, LIST_OFFSETS, PRODUCE
 from wire.batches.batch import iterate_batches
 from wire.errors import ErrorCode
@@ -81,6 +82,7 @@ class RecordsScenario:
             "files": self._files,
             "leaders": self._leaders,
             "largest-batch": self._largest_batch,
+            **TransactionCommands(lambda: self.world).commands,
         }
 
     @property

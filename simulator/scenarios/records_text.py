@@ -126,9 +126,18 @@ def _ids(ids: Sequence[int]) -> str:
 
 def batch_text(batch: StoredBatch) -> str:
     """A batch of a file."""
-    values = " ".join(value.decode() for value in batch.values)
+    place = f"[{batch.base_offset},{batch.end_offset}) epoch={batch.leader_epoch}"
+    if batch.marker is not None:
+        how = "COMMIT" if batch.marker else "ABORT"
+        return f"{place} producer={batch.producer_id}/{batch.producer_epoch} {how}"
+    values = " ".join(map(_value_text, batch.values))
     producer = "" if batch.producer_id < 0 else _producer_text(batch)
-    return f"[{batch.base_offset},{batch.end_offset}) epoch={batch.leader_epoch}{producer} {values}"
+    return f"{place}{producer} {values}"
+
+
+def _value_text(value: bytes) -> str:
+    """A value of a client; of one that a coordinator or a marker has its length."""
+    return value.decode() if value.isascii() and b"\0" not in value else f"<{len(value)} bytes>"
 
 
 def _producer_text(batch: StoredBatch) -> str:
@@ -140,7 +149,7 @@ def records_text(records: bytes) -> str:
     batches = list(iterate_batches(whole_batches(records)))
     if not batches:
         return ""
-    values = " ".join((r.value or b"").decode() for batch in batches for r in batch.records())
+    values = " ".join(_value_text(r.value or b"") for batch in batches for r in batch.records())
     return f"[{batches[0].header.base_offset},{batches[-1].header.end_offset}) {values}"
 
 

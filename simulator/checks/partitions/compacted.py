@@ -33,6 +33,11 @@ def plain_topics(image: Image) -> Iterator[tuple[TopicId, Topic]]:
             yield topic_id, topic
 
 
+def application_topics(image: Image) -> Iterator[tuple[TopicId, Topic]]:
+    """Those of them that are not topics of coordinators."""
+    return (each for each in plain_topics(image) if not each[1].name.startswith("__"))
+
+
 class CompactedChecks:
     """The check of the compacted topic of a world.
 

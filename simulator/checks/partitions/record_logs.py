@@ -18,6 +18,8 @@ from wire.types import TopicId
 OVERHEAD_BYTES: Final = 12
 KEPT_FILES: Final = 512
 KEPT_BATCHES: Final = 4_096
+COMMIT_KEY: Final = b"\0\0\0\1"
+"""Key of the marker of a commit: version 0, type 1."""
 
 
 class StoredBatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +33,9 @@ class StoredBatch(msgspec.Struct, frozen=True, kw_only=True):
     base_sequence: int
     values: tuple[bytes, ...]
     content: bytes
+    is_transactional: bool = False
+    marker: bool | None = None
+    """True for the commit of a transaction, False for its abort; None for what is no marker."""
 
 
 def stored_batches(
@@ -75,6 +80,8 @@ def _batches(content: bytes) -> tuple[StoredBatch, ...]:
 @lru_cache(KEPT_BATCHES)
 def _batch(content: bytes) -> StoredBatch:
     (batch,) = iterate_batches(content)
+    records = tuple(batch.records())
+    is_marker = batch.header.is_control and batch.header.is_transactional
     return StoredBatch(
         base_offset=batch.header.base_offset,
         end_offset=batch.header.end_offset,
@@ -82,8 +89,10 @@ def _batch(content: bytes) -> StoredBatch:
         producer_id=batch.header.producer_id,
         producer_epoch=batch.header.producer_epoch,
         base_sequence=batch.header.base_sequence,
-        values=tuple(record.value or b"" for record in batch.records()),
+        values=tuple(record.value or b"" for record in records),
         content=content,
+        is_transactional=batch.header.is_transactional,
+        marker=records[0].key == COMMIT_KEY if is_marker else None,
     )
 
 

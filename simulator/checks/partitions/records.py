@@ -23,10 +23,11 @@ from replication.leader.isr import Isr, maximal_isr
 from replication.leader.leadership import Leadership
 from replication.partition import Partition
 from replication.roles import Following
-from simulator.checks.partitions.compacted import COMPACTED, plain_topics
+from simulator.checks.partitions.compacted import COMPACTED, application_topics, plain_topics
 from simulator.checks.partitions.log_starts import LogStarts
 from simulator.checks.partitions.promised import Promised, Reign
 from simulator.checks.partitions.record_logs import StoredBatch, batches_in, stored_batches
+from simulator.checks.partitions.sequences import check_sequences
 from simulator.checks.violation import Violation
 from storage.logs.unified_log import UnifiedLog
 from wire.types import TopicIdPartition
@@ -434,34 +435,15 @@ class RecordChecks:
         Raises:
             Violation: a batch of an idempotent producer is stored twice.
         """
-        for topic_id, topic in plain_topics(self._image()):
+        for topic_id, topic in application_topics(self._image()):
             for number, row in topic.partitions.items():
-                seen: dict[tuple[int, int, int], int] = {}
-                seen_values: set[bytes] = set()
-                for batch in self.stored(self._machines[int(row.leader)], (topic_id, number)):
-                    if batch.producer_id < 0:
-                        self._check_hasty(batch, seen_values)
-                        continue
-                    place = (batch.producer_id, batch.producer_epoch, batch.base_sequence)
-                    is_again = not seen_values.isdisjoint(batch.values)
-                    may_repeat = _host_of(batch) in self.repeating
-                    if place in seen or (is_again and not may_repeat):
-                        text = f"partition {number}: {place} at {seen.get(place)} and"
-                        raise Violation("D5", f"{text} {batch.base_offset}")
-                    seen[place] = batch.base_offset
-                    seen_values.update(batch.values)
+                stored = self.stored(self._machines[int(row.leader)], (topic_id, number))
+                check_sequences(number, stored, hasty=self._hasty, repeating=self.repeating)
 
     def _replicas(self, key: tuple[bytes, int]) -> set[int]:
         topic = self._image().topics.get(key[0])  # type: ignore[call-overload]
         is_plain = topic is not None and topic.name != COMPACTED
         return set(map(int, topic.partitions[key[1]].replicas)) if is_plain else set()
-
-    def _check_hasty(self, batch: StoredBatch, seen: set[bytes]) -> None:
-        if _host_of(batch) not in self._hasty:
-            return
-        if not seen.isdisjoint(batch.values):
-            raise Violation("D5", f"{batch.values!r} is stored twice, sent once")
-        seen.update(batch.values)
 
     def check_at_rest(self) -> None:
         """Check D1 of all leaders, D3, D5 and D9, when all is quiet.
@@ -486,10 +468,6 @@ class RecordChecks:
                 held = (produces, deletions, broker.memory.used_bytes)
                 if any(held):
                     raise Violation("D9", f"node {machine.id} at rest: {held}")
-
-
-def _host_of(batch: StoredBatch) -> int:
-    return int(batch.values[0].split(b":")[0])
 
 
 def _text(key: Key) -> str:

@@ -1,7 +1,7 @@
 """A request that holds up later ones of its connection until it has been appended."""
 
-from broker.effects import SendParts
-from tests.broker.fronts import Fronts, list_offsets, produce
+from broker.effects import CloseConnection, SendParts
+from tests.broker.fronts import Fronts, api_versions, list_offsets, produce
 
 
 def held(front):
@@ -55,8 +55,7 @@ def test_behind_the_end_of_its_connection_nobody_waits():
     withdrawn = []
     release(lambda: withdrawn.append("withdrawn"))
     assert withdrawn == ["withdrawn"]
-    front.calls[0].answer_parts([b"late"])
-    assert front.memory.used_bytes == 0
+    assert front.memory.used_bytes == 0, "no answer follows that would give them back"
 
 
 def test_one_that_is_answered_already_is_not_parked():
@@ -66,3 +65,42 @@ def test_one_that_is_answered_already_is_not_parked():
     release(None)
     front.receive(list_offsets(1))
     assert len(front.calls) == 2
+
+
+def in_pieces(call):
+    """Go on with a call in two pieces, of which the second one answers it."""
+
+    def steps():
+        yield 1
+        call.answer_parts([b"appended"])
+
+    call.go_on(steps())
+
+
+def test_one_in_pieces_ends_behind_a_connection_that_its_client_closed():
+    front = Fronts()
+    release = held(front)
+    front.front.closed(1)
+    front.effects.clear()
+    in_pieces(front.calls[0])
+    release(None)
+    for _ in range(3):
+        front.front.go_on()
+    assert front.memory.used_bytes == 0
+    assert front.effects == [], "there is no connection that could be read or closed"
+
+
+def test_one_in_pieces_ends_behind_a_connection_that_the_kernel_closed():
+    front = Fronts()
+    front.open()
+    front.receive(api_versions(), produce(100))
+    release = front.calls[0].hold()
+    front.front.kernel_closed(1, "nonsense")
+    assert len(front.of(CloseConnection)) == 1
+    front.effects.clear()
+    in_pieces(front.calls[0])
+    release(None)
+    for _ in range(3):
+        front.front.go_on()
+    assert front.memory.used_bytes == 0
+    assert front.effects == [], "it is closed once"

@@ -29,7 +29,7 @@ def test_before_a_cluster_only_flaws_are_known():
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("fly 101", "no command 'fly', allowed: advance"),
+        ("fly 101", "no command 'fly', allowed: add, advance"),
         ("start 101", "101 runs"),
         ("kill 109", "no node 109"),
         ("deliver 101 102", "nothing is held from 101 to 102"),
