@@ -89,6 +89,7 @@ def command_of(seed: int, options: Options, *, is_twice: bool = False) -> str:
     """Command line that runs one seed again."""
     words = ["kraftline", "sim", *["records"] * options.has_records, "--seed", f"{seed:#x}"]
     standard = RECORDS_STANDARD if options.has_records else STANDARD
+    words += ["--groups"] * options.has_groups
     if options.node_count is not None:
         words += ["--nodes", str(options.node_count)]
     if options.observer_count is not None:

@@ -6,7 +6,7 @@ from simulator.campaign.recording import Recording
 from simulator.campaign.run import Outcome, run_seed
 from simulator.cluster.world import Traced
 from simulator.faults.decision import Decision
-from simulator.records.marks import RECORDS_MARKS
+from simulator.records.marks import GROUPS_MARKS, RECORDS_MARKS
 from simulator.records.run import run_records
 
 
@@ -26,4 +26,6 @@ def run_with(
 
 def marks_of(options: Options) -> tuple[str, ...]:
     """Coverage marks that runs with these options can meet."""
+    if options.has_groups:
+        return RECORDS_MARKS + GROUPS_MARKS
     return RECORDS_MARKS if options.has_records else MARKS

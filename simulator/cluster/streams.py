@@ -4,7 +4,7 @@ import random
 from typing import Final
 
 from simulator.campaign.draw import FSYNC_LIE, OWN_STREAM_FAULTS, VARIATIONS
-from simulator.faults.kinds import RECORDS_KINDS
+from simulator.faults.kinds import GROUPS_KINDS, RECORDS_KINDS
 
 NAMES: Final = (
     "draw",
@@ -32,7 +32,8 @@ NAMES: Final = (
     "record_clients",
     "record_kinds",
     "compaction",
-    *(f"chores/{kind}" for kind in RECORDS_KINDS),
+    *(f"chores/{kind}" for kind in (*RECORDS_KINDS, *GROUPS_KINDS)),
+    "groups",
 )
 """Names of the streams, beside those of the nodes."""
 

@@ -37,6 +37,8 @@ class RecordsMachine(Machine):
         self._failed_before: str | None = None
         """Log directory that failed before the power did, and is as good as new since."""
         self._twins: set[int] = set()
+        self.amended: Callable[[RecordsConfig], RecordsConfig] = lambda config: config
+        """Changes the settings of the broker; set by the world."""
         self._perform |= dict.fromkeys(RECORDS_EVENTS, self._tell_records)
         self._perform[out.SetReading] = self._set_reading
 
@@ -53,7 +55,7 @@ class RecordsMachine(Machine):
 
     def records_config(self) -> RecordsConfig:
         """Settings of the broker."""
-        return records_config(self)
+        return self.amended(records_config(self))
 
     @override
     def start(self) -> None:

@@ -17,11 +17,14 @@ from kernel.config import NodeConfig
 from simulator.campaign.draw import Settings
 from simulator.campaign.recording import Recording
 from simulator.checks.partitions.compacted import CompactedChecks
+from simulator.checks.partitions.groups import GroupChecks
 from simulator.checks.partitions.records import LOOKED_AT_EVERY_US, RecordChecks
 from simulator.cluster.machine import Machine
 from simulator.cluster.streams import Streams
 from simulator.cluster.world import Traced, World
 from simulator.faults.decision import Decision
+from simulator.groups.settings import GROUPED, with_groups
+from simulator.groups.workload import Groups
 from simulator.records import requests
 from simulator.records.chores import Chores
 from simulator.records.client_link import ClientLink
@@ -31,7 +34,7 @@ from simulator.records.compacting import KeyedProducer
 from simulator.records.consumers import RecordConsumer
 from simulator.records.failing_directories import failed_directory, repair_directories
 from simulator.records.machine import RecordsMachine
-from simulator.records.marks import RECORDS_MARKS
+from simulator.records.marks import GROUPS_MARKS, RECORDS_MARKS
 from simulator.records.producers import HastyProducer, ProducerKind, RecordProducer
 from wire.batches.compression import Codec
 from wire.errors import ErrorCode
@@ -56,6 +59,7 @@ CREATED: Final = (ErrorCode.none, ErrorCode.topic_already_exists)
 COMPACTED_SHARE: Final = 0.5
 """Of the runs, which have a compacted topic too."""
 KEYED_HOST: Final = FIRST_HOST + 200
+GROUPS_HOST: Final = FIRST_HOST + 300
 MARKED_LINES: Final = {"log_moved": "replica_moved", "log_cleaned": "log_cleaned"}
 ENDED_BY: Final = "Shutdown broker because"
 """Reason of a node that ends by the failure of its log directories."""
@@ -124,11 +128,29 @@ class RecordsWorld(World):
             lambda: self.ledger.image,
             self._creation,
         )
-        self.nemesis.more = self.chores.table
+        self.groups = self._groups() if settings.has_groups else None
+        self.nemesis.more = {**self.chores.table, **(self.groups.table if self.groups else {})}
+
+    def _groups(self) -> Groups:
+        self.group_checks = GroupChecks(
+            self.nodes,
+            self.record_checks,
+            lambda: self.ledger.image,
+            lambda: self.scheduler.now_us,
+            GROUPED.name,
+        )
+        hosts = iter(range(GROUPS_HOST, GROUPS_HOST + 100))
+        return Groups(
+            self.cluster,
+            self.streams.stream("groups"),
+            lambda: next(hosts),
+            self.group_checks,
+            lambda: self.ledger.image,
+        )
 
     def record_marks(self, name: str) -> None:
         """Count a coverage mark of records."""
-        assert name in RECORDS_MARKS, name
+        assert name in RECORDS_MARKS or name in GROUPS_MARKS, name
         self.marks[name] = self.marks.get(name, 0) + 1
 
     @override
@@ -138,6 +160,8 @@ class RecordsWorld(World):
         machine.delays = self._delays
         machine.on_records_step = self._after_records_step
         machine.on_power_lost = lambda lost: self.record_checks.power_lost(lost.id)
+        if self.settings.has_groups:
+            machine.amended = with_groups
         return machine
 
     @override
@@ -166,6 +190,8 @@ class RecordsWorld(World):
     def start(self) -> None:
         super().start()
         self._create()
+        if self.groups is not None:
+            self.groups.start()
         self.scheduler.after(LOOKED_AT_EVERY_US, self._look)
 
     def _creation(self) -> Any:
@@ -233,6 +259,8 @@ class RecordsWorld(World):
         step = (self.digest, self.scheduler.now_us, machine.id, len(taken), *kinds)
         self.digest = hash(step) & 0xFFFFFFFF  # of numbers alone: the same in every process
         self.record_checks.after_step(machine)
+        if self.groups is not None:
+            self.group_checks.after_step(machine)
         for effect in effects:
             if type(effect) is DirectoryFailed:
                 self.record_marks("directory_failed")

@@ -22,7 +22,7 @@ from metadata.image import Image
 from replication.leader.isr import Isr, maximal_isr
 from replication.leader.leadership import Leadership
 from replication.partition import Following, Partition
-from simulator.checks.partitions.compacted import COMPACTED, plain_topics
+from simulator.checks.partitions.compacted import CLEANED, plain_topics
 from simulator.checks.partitions.log_starts import LogStarts
 from simulator.checks.partitions.promised import Promised, Reign
 from simulator.checks.partitions.record_logs import StoredBatch, batches_in, stored_batches
@@ -452,7 +452,7 @@ class RecordChecks:
 
     def _replicas(self, key: tuple[bytes, int]) -> set[int]:
         topic = self._image().topics.get(key[0])  # type: ignore[call-overload]
-        is_plain = topic is not None and topic.name != COMPACTED
+        is_plain = topic is not None and topic.name not in CLEANED
         return set(map(int, topic.partitions[key[1]].replicas)) if is_plain else set()
 
     def _check_hasty(self, batch: StoredBatch, seen: set[bytes]) -> None:
