@@ -125,9 +125,15 @@ def _ids(ids: Sequence[int]) -> str:
 
 def batch_text(batch: StoredBatch) -> str:
     """A batch of a file."""
-    values = " ".join(value.decode() for value in batch.values)
+    values = " ".join(map(_value_text, batch.values))
     producer = "" if batch.producer_id < 0 else _producer_text(batch)
     return f"[{batch.base_offset},{batch.end_offset}) epoch={batch.leader_epoch}{producer} {values}"
+
+
+def _value_text(value: bytes) -> str:
+    """A value; of one that is no text, as those of coordinators, its length."""
+    is_text = value.isascii() and value.decode("ascii").isprintable()
+    return value.decode("ascii") if is_text else f"({len(value)} bytes)"
 
 
 def _producer_text(batch: StoredBatch) -> str:
@@ -139,7 +145,7 @@ def records_text(records: bytes) -> str:
     batches = list(iterate_batches(whole_batches(records)))
     if not batches:
         return ""
-    values = " ".join((r.value or b"").decode() for batch in batches for r in batch.records())
+    values = " ".join(_value_text(r.value or b"") for batch in batches for r in batch.records())
     return f"[{batches[0].header.base_offset},{batches[-1].header.end_offset}) {values}"
 
 
