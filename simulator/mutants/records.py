@@ -2,12 +2,13 @@
 
 from typing import Final
 
+from simulator.mutants.groups import GROUPS
 from simulator.mutants.record_cleaner import CLEANER
 from simulator.mutants.record_followers import FOLLOWERS
 from simulator.mutants.record_leaders import LEADERS
 from simulator.mutants.record_logs import LOGS
 from simulator.mutants.registry import Mutant
 
-_ALL: Final = (*LEADERS, *FOLLOWERS, *LOGS, *CLEANER)
+_ALL: Final = (*LEADERS, *FOLLOWERS, *LOGS, *CLEANER, *GROUPS)
 RECORDS: Final[tuple[Mutant, ...]] = tuple(sorted(_ALL, key=lambda mutant: mutant.number))
 """Mutants by number."""
