@@ -12,9 +12,9 @@ from typing_extensions import override
 from simulator.campaign.draw import (
     FAULT_CLASSES,
     FSYNC_LIE,
+    GROUPS_FAULTS,
     NAMES,
     NEWEST_DRAWS,
-    RECORDS_FAULTS,
     RECORDS_SHORT,
     RECORDS_STANDARD,
     SHORT,
@@ -23,6 +23,7 @@ from simulator.campaign.draw import (
     Options,
     Until,
 )
+from simulator.faults.kinds import GROUPS_KINDS
 
 USAGE: Final = 2
 VOTERS_MAX: Final = 9
@@ -34,7 +35,7 @@ LINE_CHARACTERS: Final = 600
 SHOWN_CHARACTERS: Final = 80
 SHRINK_SECONDS: Final = 60.0
 SEEDS: Final = range(1, 101)
-RECORDS_FAULTS_HELP: Final = f"all, none, or of: {','.join(RECORDS_FAULTS)}"
+RECORDS_FAULTS_HELP: Final = f"all, none, or of: {','.join(GROUPS_FAULTS)}"
 FAULTS_HELP: Final = (
     f"all, none, or of: {','.join((*FAULT_CLASSES, *VARIATIONS))}; {FSYNC_LIE} alone: has to fail"
 )
@@ -88,6 +89,7 @@ def parse(words: list[str], *, has_records: bool = False) -> Parsed:
     parser = _parser(has_records=has_records)
     given = vars(parser.parse_args(words))  # only what the line names
     _check_together(parser, given)
+    _check_kinds(parser, given.get("faults"), has_groups="groups" in given)
     fixed = {
         field: given[name]
         for field, name in (
@@ -104,7 +106,7 @@ def parse(words: list[str], *, has_records: bool = False) -> Parsed:
     base = short if "short" in given else standard
     return Parsed(
         seeds=(given["seed"],) if "seed" in given else given.get("seeds", SEEDS),
-        options=msgspec.structs.replace(base, **fixed),
+        options=msgspec.structs.replace(base, **fixed, has_groups="groups" in given),
         until=given.get("until"),
         is_traced="trace" in given,
         is_twice="twice" in given,
@@ -123,7 +125,7 @@ def _check_together(parser: Parser, given: Mapping[str, object]) -> None:
     if "seed" in given and "seeds" in given:
         parser.error("--seed and --seeds exclude each other")
     if "schedule" in given:
-        for name in ("seed", "seeds", "nodes", "observers", "faults", "draws", "short"):
+        for name in ("seed", "seeds", "nodes", "observers", "faults", "draws", "short", "groups"):
             if name in given:
                 parser.error(f"--schedule holds seed, settings and faults: leave --{name} out")
     for name in ("trace", "until"):
@@ -133,6 +135,13 @@ def _check_together(parser: Parser, given: Mapping[str, object]) -> None:
         for many in ("twice", "ledger", "jobs"):
             if name in given and many in given:
                 parser.error(f"--{name} is one run, once: leave --{many} out")
+
+
+def _check_kinds(parser: Parser, faults: tuple[str, ...] | None, *, has_groups: bool) -> None:
+    """Refuse faults of members of groups where there are none."""
+    strange = [name for name in faults or () if name in GROUPS_KINDS and not has_groups]
+    if strange:
+        parser.error(f"--faults {','.join(strange)} need --groups")
 
 
 def _parser(*, has_records: bool) -> Parser:
@@ -176,6 +185,7 @@ def _add_kind(parser: Parser, *, has_records: bool) -> None:
     add = parser.add_argument
     if has_records:
         add("--faults", type=_records_faults, metavar="LIST", help=RECORDS_FAULTS_HELP)
+        add("--groups", action="store_true", help="consumers in groups too")
         add("--short", action="store_true", help="5 virtual seconds, not 15")
         add("--transactions", action="store_true", help="clients with transactional ids too")
         return
@@ -235,7 +245,7 @@ def _faults(text: str) -> tuple[str, ...] | None:
 
 
 def _records_faults(text: str) -> tuple[str, ...] | None:
-    return _names_of(text, RECORDS_FAULTS)
+    return _names_of(text, GROUPS_FAULTS)
 
 
 def _names_of(text: str, allowed: tuple[str, ...]) -> tuple[str, ...] | None:

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from simulator.faults.kinds import DAMAGES, KINDS, RECORDS_KINDS, kinds_since
+from simulator.faults.kinds import DAMAGES, GROUPS_KINDS, KINDS, RECORDS_KINDS, kinds_since
 
 MINUTE_US: Final = 60_000_000
 CLIENTS: Final = 3
@@ -67,6 +67,9 @@ RECORDS_FAULTS: Final = (
 )  # fmt: skip
 """Faults of clusters with records."""
 
+GROUPS_FAULTS: Final = (*RECORDS_FAULTS, *GROUPS_KINDS)
+"""Faults of clusters with groups."""
+
 NEWEST_DRAWS: Final = 7
 """1: without later additions, so that a seed of campaign/seeds.txt means what it meant.
 2: with the later faults. 3: clients look up, write a config, choose by the answers they got.
@@ -104,6 +107,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     has_transactions: bool = False
     """Of runs with records: clients with transactional ids too (simulator/records/transactions)."""
+    has_groups: bool = False
+    """Consumers in groups too (simulator/groups); only with records."""
 
 
 STANDARD: Final = Options()
@@ -118,7 +123,9 @@ def decided(seed: int, options: Options) -> Options:
         return options
     if options.node_count is None and options.observer_count is None and seed % 4 < 2:
         options = msgspec.structs.replace(options, node_count=3, observer_count=0)
-    faults = RECORDS_FAULTS if options.faults is None else options.faults
+    faults = options.faults
+    if faults is None:
+        faults = GROUPS_FAULTS if options.has_groups else RECORDS_FAULTS
     return msgspec.structs.replace(options, faults=faults)
 
 
@@ -191,6 +198,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Share of writes to topics that will be refused if the topics are as the answers say."""
     hands_over: bool = False
     """Bodies between nodes stay in memory (simulator/cluster/hand_over.py)."""
+    has_groups: bool = False
 
     @property
     def has_event_loops(self) -> bool:
@@ -330,9 +338,11 @@ def add_chores(settings: Settings, stream: Callable[[str], Random], options: Opt
     if not options.has_records:
         return settings
     allowed = options.faults or ()
-    drawn = [kind for kind in RECORDS_KINDS if stream(f"chores/{kind}").random() < 0.5]
+    kinds = (*RECORDS_KINDS, *(GROUPS_KINDS if options.has_groups else ()))
+    drawn = [kind for kind in kinds if stream(f"chores/{kind}").random() < 0.5]
     more = tuple(kind for kind in drawn if kind in allowed and kind not in settings.faults)
-    return msgspec.structs.replace(settings, faults=settings.faults + more)
+    faults = settings.faults + more
+    return msgspec.structs.replace(settings, faults=faults, has_groups=options.has_groups)
 
 
 def _with_another_mix(settings: Settings, rng: Random, options: Options) -> Settings:

@@ -14,7 +14,7 @@ from simulator.campaign.recording import Recording
 from simulator.campaign.run import Outcome
 from simulator.faults.decision import Decision
 from simulator.faults.impact import Impact
-from simulator.faults.kinds import KINDS, RECORDS_KINDS
+from simulator.faults.kinds import GROUPS_KINDS, KINDS, RECORDS_KINDS
 
 FULL_STOP: Final = "all invariants held"
 PLACEHOLDER: Final = re.compile("@(SEED|CLASS|VERDICT|COMMIT|COMMAND|DATA)@")
@@ -67,7 +67,9 @@ def data_of(outcome: Outcome, recording: Recording) -> dict[str, Any]:
             _fault(decision, impact, min(outcome.at_us, settings.duration_us))
             for decision, impact in recording.faults
         ],
-        "faultColours": {name: kind.colour for name, kind in KINDS.items()} | RECORDS_KINDS,
+        "faultColours": {name: kind.colour for name, kind in KINDS.items()}
+        | RECORDS_KINDS
+        | GROUPS_KINDS,
         "messages": [list(message) for message in recording.messages],
         "operations": [
             [

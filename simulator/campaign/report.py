@@ -91,6 +91,7 @@ def command_of(seed: int, options: Options, *, is_twice: bool = False) -> str:
     standard = RECORDS_STANDARD if options.has_records else STANDARD
     if options.has_transactions:
         words += ["--transactions"]
+    words += ["--groups"] * options.has_groups
     if options.node_count is not None:
         words += ["--nodes", str(options.node_count)]
     if options.observer_count is not None:

@@ -6,7 +6,7 @@ from simulator.campaign.recording import Recording
 from simulator.campaign.run import Outcome, run_seed
 from simulator.cluster.world import Traced
 from simulator.faults.decision import Decision
-from simulator.records.marks import RECORDS_MARKS
+from simulator.records.marks import GROUPS_MARKS, RECORDS_MARKS
 from simulator.records.run import run_records
 from simulator.records.transactions.marks import TRANSACTION_MARKS
 
@@ -27,5 +27,9 @@ def run_with(
 
 def marks_of(options: Options) -> tuple[str, ...]:
     """Coverage marks that runs with these options can meet."""
-    of_records = RECORDS_MARKS + TRANSACTION_MARKS * options.has_transactions
+    of_records = (
+        *RECORDS_MARKS,
+        *(TRANSACTION_MARKS * options.has_transactions),
+        *(GROUPS_MARKS * options.has_groups),
+    )
     return of_records if options.has_records else MARKS

@@ -14,6 +14,7 @@ import msgspec
 from simulator.campaign.arguments import SEED_MAX
 from simulator.campaign.draw import (
     FAULT_NAMES,
+    GROUPS_FAULTS,
     NAMES,
     NEWEST_DRAWS,
     RECORDS_FAULTS,
@@ -22,7 +23,7 @@ from simulator.campaign.draw import (
 from simulator.campaign.run import settings_of
 from simulator.cluster.members import machine_ids
 from simulator.faults.decision import Decision
-from simulator.faults.kinds import RECORDS_KINDS
+from simulator.faults.kinds import GROUPS_KINDS, RECORDS_KINDS
 from simulator.faults.lost_messages import MESSAGES
 
 FORM = 1
@@ -101,6 +102,7 @@ def read_schedule(path: Path) -> Schedule:
     settings, _ = settings_of(header.seed, header.options)
     known = set(machine_ids(settings))
     names = (*FAULT_NAMES, *RECORDS_KINDS) if header.options.has_records else FAULT_NAMES
+    names += tuple(GROUPS_KINDS) * header.options.has_groups
     plan = []
     for number, line in enumerate(lines[1:], 2):
         decision = _decoded(path, number, line, Decision)
@@ -123,7 +125,13 @@ def _check_header(where: str, header: _Header) -> None:
         raise ScheduleError(f"{where}: seed is {header.seed}, allowed: 0 to {SEED_MAX}")
     _check_limits(where, header.options, _LIMITS)
     for kind in header.options.faults or ():
-        _check_kind(where, kind, RECORDS_FAULTS if header.options.has_records else NAMES)
+        _check_kind(where, kind, _faults_of(header.options))
+
+
+def _faults_of(options: Options) -> tuple[str, ...]:
+    if options.has_groups:
+        return GROUPS_FAULTS
+    return RECORDS_FAULTS if options.has_records else NAMES
 
 
 def _check_fault(where: str, decision: Decision, known: set[int], names: tuple[str, ...]) -> None:

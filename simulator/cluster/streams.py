@@ -4,7 +4,7 @@ import random
 from typing import Final
 
 from simulator.campaign.draw import FSYNC_LIE, OWN_STREAM_FAULTS, VARIATIONS
-from simulator.faults.kinds import RECORDS_KINDS
+from simulator.faults.kinds import GROUPS_KINDS, RECORDS_KINDS
 
 NAMES: Final = (
     "draw",
@@ -34,7 +34,8 @@ NAMES: Final = (
     "compaction",
     "transactions",
     "transaction_clients",
-    *(f"chores/{kind}" for kind in RECORDS_KINDS),
+    *(f"chores/{kind}" for kind in (*RECORDS_KINDS, *GROUPS_KINDS)),
+    "groups",
 )
 """Names of the streams, beside those of the nodes."""
 

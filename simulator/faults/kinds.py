@@ -63,6 +63,15 @@ RECORDS_KINDS: Final[dict[str, str]] = {
 }
 """Kinds of runs with records alone, each with its colour (simulator/records/chores.py)."""
 
+GROUPS_KINDS: Final[dict[str, str]] = {
+    "member_kill": "#5f7d2f",
+    "member_pause": "#7d9a45",
+    "member_leave": "#9ab364",
+    "member_replace": "#b5c98a",
+    "coordinator_move": "#46611f",
+}
+"""Kinds of runs with groups alone, each with its colour (simulator/groups/workload.py)."""
+
 DAMAGES: Final[tuple[str, ...]] = ("bit_rot", "lost_write", "misdirected_write")
 """Kinds that change what a disk holds."""
 

@@ -19,7 +19,7 @@ from simulator.campaign.draw import (
     Settings,
 )
 from simulator.faults.decision import OPERATIONS_AHEAD_MAX, Decision
-from simulator.faults.kinds import RECORDS_KINDS
+from simulator.faults.kinds import GROUPS_KINDS, RECORDS_KINDS
 from simulator.faults.lost_messages import MESSAGES
 
 QUIET_START_US: Final = 1_000_000
@@ -104,7 +104,7 @@ def draw_chores(
     """Draw what administrators do with records, each kind from a stream of its own."""
     brokers = machine_ids if settings.is_combined else machine_ids[settings.voter_count :]
     plan = []
-    for kind in RECORDS_KINDS:
+    for kind in (*RECORDS_KINDS, *GROUPS_KINDS):
         if kind in settings.faults:
             rng = stream(f"chores/{kind}")
             often = msgspec.structs.replace(settings, fault_interval_us=rng.choice(CHORES_US))

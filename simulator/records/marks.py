@@ -36,3 +36,12 @@ RECORDS_MARKS: Final = (
 )
 """`isr_lost_power`: all replicas in sync of a partition lost their power since they joined.
 `kept_with_acks_1`: the leader that answered still led when the answer came."""
+
+GROUPS_MARKS: Final = (
+    "offset_committed",
+    "offset_refused",
+    "offset_fetched",
+    "read_from_committed",
+    "static_member_fenced",
+)
+"""Of runs with groups too."""

@@ -105,12 +105,17 @@ def come_to_rest(world: RecordsWorld) -> None:
         producer.is_stopped = True
     for room in world.rooms:
         room.stop_writing()
+    if world.groups is not None:
+        world.groups.settle()
     if not world.run_until(lambda: why_unfinished(world) == "", end_us, ASKED_EVERY):
         raise Violation("liveness", why_unfinished(world))
     for consumer in world.consumers:
         consumer.is_stopped = True
     for room in world.rooms:
         room.stop_reading()
+    if world.groups is not None:
+        world.group_checks.check_at_rest()
+        world.groups.stop()
     if not world.run_until(lambda: _why_not_quiet(world) == "", end_us, ASKED_EVERY):
         raise Violation("liveness", _why_not_quiet(world))
     world.record_checks.check_at_rest()
@@ -137,6 +142,9 @@ def why_unfinished(world: RecordsWorld) -> str:
         return wrong
     if not world.chores.is_idle:
         return "administrators are not answered"
+    wrong = "" if world.groups is None else world.groups.why_unfinished()
+    if wrong:
+        return wrong
     busy = [each.host for each in world.producers if not each.is_idle]
     if busy:
         return f"producers {busy} are not answered"

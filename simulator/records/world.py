@@ -18,12 +18,15 @@ from kernel.config import NodeConfig
 from simulator.campaign.draw import Settings
 from simulator.campaign.recording import Recording
 from simulator.checks.partitions.compacted import CompactedChecks
+from simulator.checks.partitions.groups import GroupChecks
 from simulator.checks.partitions.records import LOOKED_AT_EVERY_US, RecordChecks
 from simulator.checks.partitions.transactions import TransactionChecks
 from simulator.cluster.machine import Machine
 from simulator.cluster.streams import Streams
 from simulator.cluster.world import Traced, World
 from simulator.faults.decision import Decision
+from simulator.groups.settings import GROUPED, with_groups
+from simulator.groups.workload import Groups
 from simulator.records import requests
 from simulator.records.chores import Chores
 from simulator.records.client_link import ClientLink
@@ -33,7 +36,7 @@ from simulator.records.compacting import KeyedProducer
 from simulator.records.consumers import RecordConsumer
 from simulator.records.failing_directories import failed_directory, repair_directories
 from simulator.records.machine import RecordsMachine
-from simulator.records.marks import RECORDS_MARKS
+from simulator.records.marks import GROUPS_MARKS, RECORDS_MARKS
 from simulator.records.producers import HastyProducer, ProducerKind, RecordProducer
 from simulator.records.transactions.marks import TRANSACTION_MARKS
 from simulator.records.transactions.workload import TransactionalWorkload, draw_transactions
@@ -55,12 +58,13 @@ KINDS: Final = (
 FEWEST_KINDS: Final = 2
 """Of the producers of a partition, chosen by the seed."""
 CREATED: Final = (ErrorCode.none, ErrorCode.topic_already_exists)
-ALL_MARKS: Final = frozenset((*RECORDS_MARKS, *TRANSACTION_MARKS))
+ALL_MARKS: Final = frozenset((*RECORDS_MARKS, *TRANSACTION_MARKS, *GROUPS_MARKS))
 
 
 COMPACTED_SHARE: Final = 0.5
 """Of the runs, which have a compacted topic too."""
 KEYED_HOST: Final = FIRST_HOST + 200
+GROUPS_HOST: Final = FIRST_HOST + 300
 MARKED_LINES: Final = {"log_moved": "replica_moved", "log_cleaned": "log_cleaned"}
 ENDED_BY: Final = "Shutdown broker because"
 """Reason of a node that ends by the failure of its log directories."""
@@ -133,7 +137,25 @@ class RecordsWorld(World):
             lambda: self.ledger.image,
             self._creation,
         )
-        self.nemesis.more = self.chores.table
+        self.groups = self._groups() if settings.has_groups else None
+        self.nemesis.more = {**self.chores.table, **(self.groups.table if self.groups else {})}
+
+    def _groups(self) -> Groups:
+        self.group_checks = GroupChecks(
+            self.nodes,
+            self.record_checks,
+            lambda: self.ledger.image,
+            lambda: self.scheduler.now_us,
+            GROUPED.name,
+        )
+        hosts = iter(range(GROUPS_HOST, GROUPS_HOST + 100))
+        return Groups(
+            self.cluster,
+            self.streams.stream("groups"),
+            lambda: next(hosts),
+            self.group_checks,
+            lambda: self.ledger.image,
+        )
 
     def record_marks(self, name: str) -> None:
         """Count a coverage mark of records."""
@@ -163,7 +185,7 @@ class RecordsWorld(World):
         if self._transactions is not None:
             brokers = len(self.cluster.nodes)
             config = self._transactions.config_of(config, brokers, self._min_insync_replicas)
-        return config
+        return with_groups(config) if self.settings.has_groups else config
 
     def _rooms(self) -> tuple[TransactionalWorkload, ...]:
         """Things that the run has beside its plain and compacted topics."""
@@ -201,6 +223,8 @@ class RecordsWorld(World):
         self._create()
         for room in self.rooms:
             room.start()
+        if self.groups is not None:
+            self.groups.start()
         self.scheduler.after(LOOKED_AT_EVERY_US, self._look)
 
     def _creation(self, topic: Topic = TOPIC) -> Any:
@@ -277,6 +301,8 @@ class RecordsWorld(World):
         self.record_checks.after_step(machine)
         for room in self.rooms:
             room.after_step(machine)
+        if self.groups is not None:
+            self.group_checks.after_step(machine)
         for effect in effects:
             if type(effect) is DirectoryFailed:
                 self.record_marks("directory_failed")

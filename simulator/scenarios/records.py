@@ -21,6 +21,7 @@ from simulator.mutants.records import RECORDS
 from simulator.mutants.registry import Mutant
 from simulator.records import requests
 from simulator.scenarios.command import Command, ScenarioError, to_int, to_ints
+from simulator.scenarios.groups import GroupClients
 from simulator.scenarios.records_cluster import (
     MS,
     BrokerSettings,
@@ -83,6 +84,7 @@ class RecordsScenario:
             "leaders": self._leaders,
             "largest-batch": self._largest_batch,
             **TransactionCommands(lambda: self.world).commands,
+            **GroupClients(lambda: self.world).commands,
         }
 
     @property

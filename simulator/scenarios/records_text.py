@@ -136,8 +136,9 @@ def batch_text(batch: StoredBatch) -> str:
 
 
 def _value_text(value: bytes) -> str:
-    """A value of a client; of one that a coordinator or a marker has its length."""
-    return value.decode() if value.isascii() and b"\0" not in value else f"<{len(value)} bytes>"
+    """A value; of one that is no text, as those of coordinators, its length."""
+    is_text = value.isascii() and value.decode("ascii").isprintable()
+    return value.decode("ascii") if is_text else f"({len(value)} bytes)"
 
 
 def _producer_text(batch: StoredBatch) -> str:

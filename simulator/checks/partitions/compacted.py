@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from metadata.image import Image, Topic
+from quorum_controller.topics.internal_topics import INTERNAL
 from simulator.checks.violation import Violation
 from storage.logs.unified_log import UnifiedLog
 from wire.batches.batch import iterate_batches
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from simulator.records.machine import RecordsMachine
 
 COMPACTED: Final = "compacted"
+CLEANED: Final = frozenset({COMPACTED, *INTERNAL})
+"""Topics of which every replica is cleaned by itself."""
 Stored = dict[bytes | None, dict[int, bytes | None]]
 """Values by offset, by key."""
 
@@ -29,7 +32,7 @@ Stored = dict[bytes | None, dict[int, bytes | None]]
 def plain_topics(image: Image) -> Iterator[tuple[TopicId, Topic]]:
     """The topics of which all replicas have the same bytes."""
     for topic_id, topic in image.topics.items():
-        if topic.name != COMPACTED:
+        if topic.name not in CLEANED:
             yield topic_id, topic
 
 

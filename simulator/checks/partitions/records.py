@@ -23,7 +23,7 @@ from replication.leader.isr import Isr, maximal_isr
 from replication.leader.leadership import Leadership
 from replication.partition import Partition
 from replication.roles import Following
-from simulator.checks.partitions.compacted import COMPACTED, application_topics, plain_topics
+from simulator.checks.partitions.compacted import CLEANED, application_topics, plain_topics
 from simulator.checks.partitions.log_starts import LogStarts
 from simulator.checks.partitions.promised import Promised, Reign
 from simulator.checks.partitions.record_logs import StoredBatch, batches_in, stored_batches
@@ -442,7 +442,7 @@ class RecordChecks:
 
     def _replicas(self, key: tuple[bytes, int]) -> set[int]:
         topic = self._image().topics.get(key[0])  # type: ignore[call-overload]
-        is_plain = topic is not None and topic.name != COMPACTED
+        is_plain = topic is not None and topic.name not in CLEANED
         return set(map(int, topic.partitions[key[1]].replicas)) if is_plain else set()
 
     def check_at_rest(self) -> None:

@@ -9,11 +9,12 @@ from simulator.campaign.draw import FAULT_NAMES, SHORT, Until
 from simulator.campaign.page import _violator, data_of, page_of
 from simulator.campaign.recording import Recording
 from simulator.campaign.run import run_seed
-from simulator.faults.kinds import KINDS, RECORDS_KINDS
+from simulator.faults.kinds import GROUPS_KINDS, KINDS, RECORDS_KINDS
 
 
 def test_every_fault_has_a_colour_of_its_own() -> None:
-    colours = [*(kind.colour for kind in KINDS.values()), *RECORDS_KINDS.values()]
+    more = RECORDS_KINDS | GROUPS_KINDS
+    colours = [*(kind.colour for kind in KINDS.values()), *more.values()]
     assert len(set(colours)) == len(colours)
     assert all(re.fullmatch("#[0-9a-f]{6}", colour) for colour in colours)
 
@@ -22,7 +23,8 @@ def test_the_page_is_given_the_colours() -> None:
     recording = Recording()
     outcome = run_seed(1, SHORT, recording=recording, until=Until(event=20))
     found = data_of(outcome, recording)["faultColours"]
-    assert found == {kind: KINDS[kind].colour for kind in FAULT_NAMES} | RECORDS_KINDS
+    more = RECORDS_KINDS | GROUPS_KINDS
+    assert found == {kind: KINDS[kind].colour for kind in FAULT_NAMES} | more
 
 
 @pytest.mark.parametrize(
