@@ -50,9 +50,9 @@ from broker.records_counts import (
     LOGS_MAX,
     DelayedCount,
     RecordsCounts,
-    SessionCount,
     log_sizes,
     quota_rates,
+    session_count,
 )
 from broker.replicas.local_replicas import LocalReplicas
 from broker.replicas.replica_views import LocalReplicaView, ReplicaFetchView, replica_view
@@ -431,9 +431,9 @@ class Broker:
             queued_bytes_max=self.config.queued_bytes_max,
             depleted_ns=self.memory.depleted_ns,
             queued_requests=self._front.queued_count,
-            sessions=SessionCount(
-                len(self._sessions), self._sessions.partition_count, self._sessions.eviction_count
-            ),
+            sessions=session_count(self._sessions),
+            groups=self._groups.figures(),
+            transactions=self._transactions.coordinator.figures(),
             offline_replicas=local.offline_count,
             offline_log_dirs=len(local.failed_log_dirs),
             remaining_logs=remaining_logs,

@@ -9,7 +9,9 @@ import msgspec
 from broker.cleaning.cleaner_counts import CleanerCounts
 from broker.clients.client_quotas import ClientQuotas, ClientRate
 from broker.clients.request_metrics import KindCounts
+from broker.coordinators.figures import GroupFigures, TransactionFigures
 from replication.counters import Counters
+from replication.leader.fetch_session import FetchSessionCache
 from replication.throttle import ReplicationQuotas
 from storage.checkpoints.recovery_points import TopicAndPartition
 from storage.logs.unified_log import UnifiedLog
@@ -106,12 +108,19 @@ class RecordsCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Partitions led here with a transaction that should have been ended long ago."""
     quotas: QuotaRates
     cleaner: CleanerCounts
+    groups: GroupFigures
+    transactions: TransactionFigures
     logs: tuple[LogSize, ...] | None
     """Sorted; None for more than 250."""
     longest_turn_ns: float = math.nan
     """CPU of the longest turn of the driver in the last 30 to 60 s, which it adds; NaN without."""
     longest_turn_ever_ns: int = 0
     """The same, since the start."""
+
+
+def session_count(sessions: FetchSessionCache) -> SessionCount:
+    """Numbers of fetch sessions."""
+    return SessionCount(len(sessions), sessions.partition_count, sessions.eviction_count)
 
 
 def quota_rates(clients: ClientQuotas, throttles: ReplicationQuotas) -> QuotaRates:

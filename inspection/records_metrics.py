@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from broker.records_counts import LogSize, RecordsCounts
 from inspection.cleaner_metrics import cleaner_metrics
+from inspection.coordinator_metrics import group_metrics, transaction_metrics
 from inspection.quota_metrics import quota_metrics
 from inspection.recorder import NS_PER_MS
 from inspection.request_metrics import request_metrics
@@ -63,6 +64,8 @@ def records_metrics(counts: RecordsCounts) -> Iterator[Metric]:
     yield from _connections(counts)
     yield from quota_metrics(counts.quotas)
     yield from cleaner_metrics(counts.cleaner)
+    yield from group_metrics(counts.groups)
+    yield from transaction_metrics(counts.transactions)
     for name, value_ns, text in (
         ("max_ms", counts.longest_turn_ns, "CPU of the longest turn of the data thread"),
         ("max_ever_ms", counts.longest_turn_ever_ns, "the same, since the start"),

@@ -1,17 +1,23 @@
 """The coordinator of groups of this broker."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
+from copy import copy
 
 import msgspec
 
 from broker.coordinators.coordinator import Coordinator, ShardSettings
+from broker.coordinators.figures import GroupFigures
 from broker.services import Services
 from coordinator.group.classic.room import ClassicRoom
 from coordinator.group.classic.settings import ClassicSettings
+from coordinator.group.classic.states import ClassicGroupState
+from coordinator.group.consumer.group import GroupState
 from coordinator.group.consumer.groups import ConsumerGroups
 from coordinator.group.consumer.settings import ConsumerSettings
+from coordinator.group.counts import GroupCounts, GroupNumbers
 from coordinator.group.image import GroupsImage
-from coordinator.group.machine import GroupMachine, OffsetsConfig
+from coordinator.group.machine import GroupKind, GroupMachine, OffsetsConfig
 from coordinator.group.rules_by_kind import RulesByKind
 from coordinator.records.kinds import CONSUMER_OFFSETS
 from coordinator.runtime.shard import Shard
@@ -57,6 +63,7 @@ class GroupCoordinator(Coordinator[GroupsImage]):
     ) -> None:
         self.config = config
         self._image = image
+        self._counts = GroupCounts()
         super().__init__(
             CONSUMER_OFFSETS,
             self._machine,
@@ -71,12 +78,29 @@ class GroupCoordinator(Coordinator[GroupsImage]):
         )
 
     def _machine(self, _partition: int) -> GroupMachine:
-        classic = ClassicRoom(self._clock, self.config.classic)
+        clock, config, counts = self._clock, self.config, self._counts
+        classic = ClassicRoom(clock, config.classic, counts)
         consumer = ConsumerGroups(
-            self._clock, self.config.consumer, self._image, self._configs_of, classic
+            clock, config.consumer, self._image, self._configs_of, classic, counts=counts
         )
         rules = RulesByKind(classic.rules)
-        return GroupMachine(self._clock, self.config.offsets, rules, (classic, consumer))
+        return GroupMachine(clock, config.offsets, rules, (classic, consumer), counts=counts)
+
+    def figures(self) -> GroupFigures:
+        """What it has and did."""
+        shards = self.look()
+        found = Counter[GroupKind | None]()
+        for shard in shards:
+            found.update(machine_of(shard).census.counts)
+        return GroupFigures(
+            shards=self.shard_figures(),
+            counts=copy(self._counts),
+            numbers=GroupNumbers(
+                offsets=sum(shard.committed.offset_count for shard in shards),
+                classic={state: found[state] for state in ClassicGroupState},
+                consumer={state: found[state] for state in GroupState},
+            ),
+        )
 
     def _configs_of(self, group_id: str) -> Mapping[str, str]:
         """The configs of a group of its own."""

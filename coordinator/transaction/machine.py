@@ -20,6 +20,7 @@ from typing import Final
 
 from coordinator.records.kinds import TRANSACTION_KINDS, Kinds
 from coordinator.records.schema import CoordinatorRecord
+from coordinator.runtime.census import Census
 from coordinator.runtime.shard import Shard
 from coordinator.runtime.write import Applied, Write
 from coordinator.transaction import metadata as records
@@ -92,6 +93,9 @@ class TransactionMachine:
         """Ids that the running check for expiry has not looked at."""
         self._found: list[str] = []
         self._expired: deque[str] = deque()
+        self._counted: TransactionsImage = EMPTY
+        self.census: Census[str, TransactionState] = Census(self._state_of)
+        """The committed ids with an open transaction by state."""
 
     # -- the shard ------------------------------------------------------------------------------
 
@@ -134,6 +138,24 @@ class TransactionMachine:
         self._looking = None
         self._found.clear()
         self._expired.clear()
+
+    # -- figures --------------------------------------------------------------------------------
+
+    @property
+    def unwritten_count(self) -> int:
+        """Number of endings whose completion is to be written again."""
+        return len(self._unwritten)
+
+    def look(self, units: int) -> int:
+        """Go on with the census; the units left. A unit is an id."""
+        if self._shard is None:
+            return units
+        if not self.census.is_counting:
+            self._counted = self._shard.committed
+        return self.census.look(self._counted.open_ids, units)
+
+    def _state_of(self, transactional_id: str) -> tuple[TransactionState, int]:
+        return self._counted.transactions[transactional_id].state, 1
 
     # -- requests -------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from tests.broker.test_broker import list_offsets
 from tests.inspection.conftest import ready_world
 from tests.inspection.records import Beside
 from tests.inspection.test_api import write_snapshot
+from tests.inspection.test_coordinator_metrics import GROUPS, TRANSACTIONS
 from tests.inspection.test_recorder import core_of
 from tests.kernel.harness import World
 from wire.api_keys import FETCH, LIST_OFFSETS, PRODUCE
@@ -303,6 +304,8 @@ def records_counts(counters: Counters) -> RecordsCounts:
             since_last_run_ms=79,
             uncleanable={"/a": (80, 81), "/b": (0, 0)},
         ),
+        groups=GROUPS,
+        transactions=TRANSACTIONS,
         logs=(LogSize("t", 1, 36, 37, 38, 39, 40), LogSize("u", 0, 1, 1, 1, 1, 5)),
     )
 
