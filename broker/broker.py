@@ -422,7 +422,7 @@ class Broker:
         produce, fetch, delete_records = map(DelayedCount, watched, delayed)
         return RecordsCounts(
             counters=copy(self._counters),
-            requests=dict(self._front.requests),
+            requests=dict(self._requests.requests),
             request_times=self._requests.kinds(),
             request_errors=dict(self._requests.errors),
             connections=self._front.connection_counts(),

@@ -18,6 +18,7 @@ from broker.records_counts import RecordsCounts
 from inspection.partition_counts import PartitionCounts
 from inspection.recorder import NS_PER_MS
 from inspection.records_metrics import MANAGER, records_metrics
+from inspection.request_metrics import request_metrics
 from inspection.running_node import RunningNode
 from inspection.timings import CONTROLLER, RAFT, broker_timings, controller_timings, raft_timings
 from metadata.features import supported_features
@@ -81,6 +82,8 @@ class NodeMetrics:
             yield from broker_timings(self._recorder)
             if self._records is not None:
                 yield from records_metrics(self._records)
+        if self._records is not None or not self._node.config.is_broker:
+            yield from request_metrics(self._records, self._node.served)
 
     def _controller(self) -> Iterator[Metric]:
         """Metrics of the controller: counts of brokers, topics and partitions, and its offsets."""

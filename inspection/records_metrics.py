@@ -14,7 +14,6 @@ from inspection.cleaner_metrics import cleaner_metrics
 from inspection.coordinator_metrics import group_metrics, transaction_metrics
 from inspection.quota_metrics import quota_metrics
 from inspection.recorder import NS_PER_MS
-from inspection.request_metrics import request_metrics
 from replication.counters import Counters
 
 TOPICS: Final = "kafka_server_brokertopicmetrics_"
@@ -60,7 +59,6 @@ def records_metrics(counts: RecordsCounts) -> Iterator[Metric]:
     yield from _delayed(counts)
     yield from _sessions(counts)
     yield from _fetchers(counts)
-    yield from request_metrics(counts)
     yield from _connections(counts)
     yield from quota_metrics(counts.quotas)
     yield from cleaner_metrics(counts.cleaner)

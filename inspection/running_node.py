@@ -104,6 +104,8 @@ class RunningNode:
         self.core = kernel.core
         self.state = kernel.state
         self.recorder = Recorder() if recorder is None else recorder
+        self.served = kernel.connections.served
+        """What the kernel answered."""
         self._records = records
         self.now = now
         self._ask = ask
