@@ -17,7 +17,15 @@ from broker.clients.request_metrics import (
     RequestTimes,
 )
 from broker.effects import SendParts
-from broker.records_counts import DelayedCount, LogSize, QuotaRates, RecordsCounts, SessionCount
+from broker.largest_logs import LogSize, LogSizes
+from broker.records_counts import (
+    DelayedCount,
+    QuotaRates,
+    RecordsCounts,
+    SessionCount,
+    TopicCounts,
+    TopicsCounted,
+)
 from inspection.metrics import ACTIVE, NodeMetrics, camel_case
 from inspection.recorder import Recorder
 from inspection.running_node import RunningNode
@@ -207,7 +215,7 @@ def test_features_are_named_as_kafka_names_them() -> None:
 
 
 def test_counts_of_records_under_kafkas_names() -> None:
-    counters = Counters(*range(1, 20))
+    counters = Counters(*range(1, 23))
     counts = records_counts(counters)
     world = ready_world()
     values = scraped_of(RunningNode(world.kernel(1), world._now), counts)
@@ -253,12 +261,19 @@ def test_counts_of_records_under_kafkas_names() -> None:
         ('kafka_log_log_logstartoffset{partition="1",topic="t"}', 37),
         ('kafka_log_log_logendoffset{partition="1",topic="t"}', 38),
         ('kafka_log_log_numlogsegments{partition="1",topic="t"}', 39),
+        ("kraftline_logs_left_out", 82),
+        (topics + 'bytesin_total{topic="u"}', 83),
+        (topics + 'bytesout_total{topic="t"}', 84),
+        ("kraftline_topics_left_out", 85),
+        (topics + "reassignmentbytesin_total", counters.reassignment_bytes_in),
+        (topics + "reassignmentbytesout_total", counters.reassignment_bytes_out),
     ):
         assert values[name] == value, name
     assert quota("throttle_time", "Produce", "u", "") not in values
-    many = msgspec.structs.replace(counts, logs=None, quotas=QuotaRates())
+    assert topics + 'bytesin_total{topic="t"}' not in values, "nothing of it"
+    many = msgspec.structs.replace(counts, quotas=QuotaRates())
     values = scraped_of(RunningNode(world.kernel(1), world._now), many)
-    absent = ("kafka_log_log_", "kafka_server_quota_", "kafka_server_request_exempt")
+    absent = ("kafka_server_quota_", "kafka_server_request_exempt")
     assert not [name for name in values if name.startswith(absent) or "replication_byte" in name]
 
 
@@ -317,12 +332,19 @@ def records_counts(counters: Counters) -> RecordsCounts:
         ),
         groups=GROUPS,
         transactions=TRANSACTIONS,
-        logs=(LogSize("t", 1, 36, 37, 38, 39, 40), LogSize("u", 0, 1, 1, 1, 1, 5)),
+        logs=LogSizes(
+            logs=(LogSize("t", 1, 36, 37, 38, 39), LogSize("u", 0, 1, 1, 1, 1)),
+            left_out=82,
+            producer_ids=45,
+        ),
+        topics=TopicsCounted(
+            (TopicCounts("u", Counters(bytes_in=83)), TopicCounts("t", Counters(bytes_out=84))), 85
+        ),
     )
 
 
 def test_refusals_waits_and_sessions_under_kafkas_names() -> None:
-    counters = Counters(*range(1, 20))
+    counters = Counters(*range(1, 23))
     world = ready_world()
     values = scraped_of(RunningNode(world.kernel(1), world._now), records_counts(counters))
     topics = "kafka_server_brokertopicmetrics_"
