@@ -436,7 +436,7 @@ class Broker:
             groups=self._groups.figures(),
             transactions=self._transactions.coordinator.figures(),
             offline_replicas=local.offline_count,
-            offline_log_dirs=len(local.failed_log_dirs),
+            failed_log_dirs=local.failed_log_dirs,
             remaining_logs=remaining_logs,
             remaining_segments=remaining_segments,
             produce=produce,

@@ -98,7 +98,8 @@ class RecordsCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Requests that were received and not begun."""
     sessions: SessionCount
     offline_replicas: int
-    offline_log_dirs: int
+    failed_log_dirs: frozenset[str]
+    """Log directories that are offline."""
     remaining_logs: Mapping[str, int]
     """Logs that a start has not opened yet, by log directory."""
     remaining_segments: Mapping[tuple[str, int], int]

@@ -39,7 +39,7 @@ def records_metrics(counts: RecordsCounts) -> Iterator[Metric]:
         (MANAGER + "offlinereplicacount", counts.offline_replicas, "their log directory failed"),
         (
             "kafka_log_logmanager_offlinelogdirectorycount",
-            counts.offline_log_dirs,
+            len(counts.failed_log_dirs),
             "log directories that failed",
         ),
         (

@@ -11,7 +11,7 @@ another node. Unlike Kafka's, the broker need not be registered by then: a kille
 restarts can register only when its old session has expired, and can answer and forward until then.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from ipaddress import IPv6Address, ip_address
@@ -147,6 +147,8 @@ class Connections:
         self.nanoseconds: Callable[[], int] = lambda: 0
         """Clock that times requests."""
         self.served = ServedRequests()
+        self.expired: Counter[str] = Counter()
+        """Connections that were closed because they were idle, by listener."""
 
     def __len__(self) -> int:
         """Return the number of open connections."""
@@ -401,6 +403,7 @@ class Connections:
             if client.connection.in_flight_count or client.held:
                 self._used(client)
             else:
+                self.expired[client.listener] += 1
                 self._close(client, f"idle for {idle_ms_max} ms", LogLevel.DEBUG)
 
     def _admit(self, now_ms: int) -> None:

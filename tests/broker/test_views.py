@@ -193,7 +193,7 @@ def test_a_failed_log_directory() -> None:
     assert (view.role, view.error, view.log) == ("offline", "KAFKA_STORAGE_ERROR", None)
     assert (view.leader_epoch, view.leader_id) == (0, None)
     counts = driven.broker.counts()
-    assert (counts.offline_replicas, counts.offline_log_dirs, counts.logs) == (1, 1, LogSizes())
+    assert (counts.offline_replicas, len(counts.failed_log_dirs), counts.logs) == (1, 1, LogSizes())
     driven.metadata.remove()
     driven.publish()
     assert driven.broker.counts().offline_replicas == 0

@@ -65,7 +65,9 @@ def scraped(recorder: Recorder | None = None) -> dict[str, float]:
     assert leader is not None
     kernel = world.kernel(leader)
     counts = served_counts(kernel)
-    return scraped_of(RunningNode(kernel, world._now, recorder=recorder), counts)
+    node = RunningNode(kernel, world._now, recorder=recorder)
+    node.expired = {"PLAINTEXT": 1}
+    return scraped_of(node, counts)
 
 
 def served_counts(kernel: Any) -> RecordsCounts:
@@ -81,6 +83,7 @@ def served_counts(kernel: Any) -> RecordsCounts:
         quotas=QUOTAS,
         longest_turn_ns=1_500_000.0,
         longest_turn_ever_ns=2_500_000,
+        topics=TopicsCounted((TopicCounts("t", Counters(*range(1, 23))),)),
     )
 
 
@@ -240,7 +243,7 @@ def test_counts_of_records_under_kafkas_names() -> None:
         ('kafka_server_socketservermetrics_connection_close_total{listener="OTHER"}', 24),
         ('kafka_server_socketservermetrics_connection_close_total{listener="PLAINTEXT"}', 100),
         (manager + "offlinereplicacount", 26),
-        ("kafka_log_logmanager_offlinelogdirectorycount", 27),
+        ("kafka_log_logmanager_offlinelogdirectorycount", 2),
         (delayed("purgatorysize", "Produce"), 28),
         (delayed("numdelayedoperations", "Produce"), 29),
         (delayed("purgatorysize", "Fetch"), 30),
@@ -309,7 +312,7 @@ def records_counts(counters: Counters) -> RecordsCounts:
         queued_requests=61,
         sessions=SessionCount(62, 63, 64),
         offline_replicas=26,
-        offline_log_dirs=27,
+        failed_log_dirs=frozenset({"/a", "/b"}),
         remaining_logs={"/a": 46, "/b": 0},
         remaining_segments={("/a", 0): 47, ("/a", 1): 0},
         produce=DelayedCount(28, 29),
