@@ -434,7 +434,7 @@ class Broker:
             queued_requests=self._front.queued_count,
             sessions=session_count(self._sessions),
             groups=self._groups.figures(),
-            transactions=self._transactions.coordinator.figures(),
+            transactions=self._transactions.figures(),
             offline_replicas=local.offline_count,
             failed_log_dirs=local.failed_log_dirs,
             remaining_logs=remaining_logs,

@@ -10,7 +10,7 @@ from typing import Final
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from broker.coordinators.figures import GroupFigures, ShardFigures, TransactionFigures
-from coordinator.group.classic.states import ClassicGroupState
+from coordinator.group.counts import GroupNumbers
 from coordinator.runtime.shard import ShardState
 
 GROUPS: Final = "kafka_server_group_coordinator_metrics_"
@@ -23,18 +23,12 @@ STATES: Final = (ShardState.LOADING, ShardState.ACTIVE, ShardState.FAILED)
 
 def group_metrics(figures: GroupFigures) -> Iterator[Metric]:
     """Yield those of groups."""
-    counts, numbers = figures.counts, figures.numbers
-    for state in STATES:
-        name = f"{GROUPS}state_{state.value}_num_partitions"
-        yield GaugeMetricFamily(name, "led here", float(figures.shards.states.get(state, 0)))
-    yield from _load_times(GROUPS, figures.shards)
-    classic, consumer = numbers.classic, numbers.consumer
-    for protocol, by_state in (("classic", classic), ("consumer", consumer)):
-        name = f"{GROUPS}protocol_{protocol}_group_count"
-        yield GaugeMetricFamily(name, "groups", float(sum(by_state.values())))
-    for state_of_consumer, number in consumer.items():
-        name = f"{GROUPS}state_{state_of_consumer.lower()}_consumer_group_count"
-        yield GaugeMetricFamily(name, "groups of KIP-848", float(number))
+    counts, shards = figures.counts, figures.shards
+    for state, number in _partitions(shards):
+        name = f"{GROUPS}state_{state}_num_partitions"
+        yield GaugeMetricFamily(name, "led here", number)
+    yield from _load_times(GROUPS, shards)
+    yield from _groups(figures.numbers)
     for name, number, text in (
         ("offset_commit_count", counts.offset_commits, "committed offsets"),
         ("offset_expiration_count", counts.offset_expirations, "offsets that have expired"),
@@ -43,13 +37,22 @@ def group_metrics(figures: GroupFigures) -> Iterator[Metric]:
         ("consumer_group_rebalance_count", counts.consumer_rebalances, "raised epochs, KIP-848"),
     ):
         yield GaugeMetricFamily(GROUPS + name, f"{text}, since the start", float(number))
+
+
+def _groups(numbers: GroupNumbers) -> Iterator[Metric]:
+    """Groups of both protocols by state, and committed offsets."""
+    classic, consumer = numbers.classic, numbers.consumer
+    for protocol, by_state in (("classic", classic), ("consumer", consumer)):
+        name = f"{GROUPS}protocol_{protocol}_group_count"
+        yield GaugeMetricFamily(name, "groups", float(sum(by_state.values())))
+    for state, number in consumer.items():
+        name = f"{GROUPS}state_{state.lower()}_consumer_group_count"
+        yield GaugeMetricFamily(name, "groups of KIP-848", float(number))
     yield GaugeMetricFamily(MANAGER + "numoffsets", "committed offsets", float(numbers.offsets))
     name, text = MANAGER + "numgroups", "classic groups"
     yield GaugeMetricFamily(name, text, float(sum(classic.values())))
-    for state_of_classic in ClassicGroupState:
-        yield GaugeMetricFamily(
-            name + state_of_classic.value.lower(), text, float(classic[state_of_classic])
-        )
+    for state_of_classic, number in classic.items():
+        yield GaugeMetricFamily(name + state_of_classic.value.lower(), text, float(number))
 
 
 def transaction_metrics(figures: TransactionFigures) -> Iterator[Metric]:
@@ -72,8 +75,8 @@ def transaction_metrics(figures: TransactionFigures) -> Iterator[Metric]:
     partitions = GaugeMetricFamily(
         OURS + "_coordinator_partitions", "of __transaction_state, led here", labels=["state"]
     )
-    for state in STATES:
-        partitions.add_metric([state.value], float(figures.shards.states.get(state, 0)))
+    for state, led in _partitions(figures.shards):
+        partitions.add_metric([state], led)
     yield partitions
     transactions = GaugeMetricFamily(
         OURS + "s", "transactions that are not complete", labels=["state"]
@@ -81,6 +84,12 @@ def transaction_metrics(figures: TransactionFigures) -> Iterator[Metric]:
     for state_of_id, number in figures.open.items():
         transactions.add_metric([state_of_id.kafka_name], float(number))
     yield transactions
+
+
+def _partitions(shards: ShardFigures) -> list[tuple[str, float]]:
+    """Number of partitions by the name of each state."""
+    states = shards.states
+    return [(state.value, float(states.get(state, 0))) for state in STATES]
 
 
 def _load_times(prefix: str, shards: ShardFigures) -> Iterator[Metric]:

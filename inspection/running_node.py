@@ -105,7 +105,7 @@ class RunningNode:
         self.state = kernel.state
         self.recorder = Recorder() if recorder is None else recorder
         self.served = kernel.connections.served
-        """What the kernel answered."""
+        """Requests that the kernel answered."""
         self.expired: Mapping[str, int] = kernel.connections.expired
         """Connections closed because they were idle, by listener."""
         self._records = records

@@ -1,4 +1,4 @@
-"""What a driver chooses: decoders of batches and of the bytes of connections, and a clock.
+"""Choices of a driver: decoders of batches and of the bytes of connections, and a clock.
 
 The asyncio driver measures requests and the batches that a node applies; the simulator decodes a
 batch once for all its nodes and hands the bodies of messages over in memory.

@@ -22,7 +22,7 @@ KEPT: Final = 1024
 """Rows of an API; Kafka's histograms keep 1,028 values."""
 
 ServedRow: TypeAlias = tuple[int, int, int, int, int]
-"""When a request was received, begun, handled and answered (ns), and its bytes."""
+"""Instants at which a request was received, begun, handled and answered (ns), and its bytes."""
 
 
 class Timed:
@@ -41,7 +41,7 @@ class Timed:
 
 
 class ServedRequests:
-    """What was answered since the start."""
+    """Numbers, times and errors of what was answered since the start."""
 
     def __init__(self) -> None:
         self.requests: dict[tuple[int, int], int] = {}

@@ -30,7 +30,7 @@ class Asked(NamedTuple):
     api_version: int
     client_id: str | None
     times: tuple[int, int, int]
-    """When it was received and passed on, in ns, and its bytes."""
+    """Instants of its receipt and of the way to the kernel, in ns, and its bytes."""
 
 
 class KernelAnswer:

@@ -1,4 +1,4 @@
-"""What the coordinators of a broker have and did, as values for metrics.
+"""Figures of the coordinators of a broker, as values for metrics.
 
 apache/kafka: coordinator-common/.../runtime/CoordinatorRuntimeMetricsImpl.java, 4.3
 """

@@ -87,7 +87,7 @@ class GroupCoordinator(Coordinator[GroupsImage]):
         return GroupMachine(clock, config.offsets, rules, (classic, consumer), counts=counts)
 
     def figures(self) -> GroupFigures:
-        """What it has and did."""
+        """Counts since the start, and numbers of what there is."""
         shards = self.look()
         found = Counter[GroupKind | None]()
         for shard in shards:

@@ -79,12 +79,12 @@ class Transactions(Coordinator[TransactionsImage]):
         return self._image().features.get(TRANSACTION_VERSION, 0)
 
     def figures(self) -> TransactionFigures:
-        """What it has."""
+        """Numbers of what there is."""
         shards, found, retries = self.look(), Counter[TransactionState](), 0
         for shard in shards:
             machine = shard.machine
             assert isinstance(machine, TransactionMachine), f"{machine=}"
-            found.update(machine.census.counts)
+            found.update(machine.open_counts)
             retries += machine.unwritten_count
         return TransactionFigures(
             shards=self.shard_figures(),

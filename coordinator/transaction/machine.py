@@ -13,7 +13,7 @@ TransactionStateManager.scala, 4.3
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -94,8 +94,7 @@ class TransactionMachine:
         self._found: list[str] = []
         self._expired: deque[str] = deque()
         self._counted: TransactionsImage = EMPTY
-        self.census: Census[str, TransactionState] = Census(self._state_of)
-        """The committed ids with an open transaction by state."""
+        self._census: Census[str, TransactionState] = Census(self._state_of)
 
     # -- the shard ------------------------------------------------------------------------------
 
@@ -146,13 +145,18 @@ class TransactionMachine:
         """Number of endings whose completion is to be written again."""
         return len(self._unwritten)
 
+    @property
+    def open_counts(self) -> Mapping[TransactionState, int]:
+        """The committed ids with an open transaction by state, as last counted."""
+        return self._census.counts
+
     def look(self, units: int) -> int:
         """Go on with the census; the units left. A unit is an id."""
         if self._shard is None:
             return units
-        if not self.census.is_counting:
+        if not self._census.is_counting:
             self._counted = self._shard.committed
-        return self.census.look(self._counted.open_ids, units)
+        return self._census.look(self._counted.open_ids, units)
 
     def _state_of(self, transactional_id: str) -> tuple[TransactionState, int]:
         return self._counted.transactions[transactional_id].state, 1

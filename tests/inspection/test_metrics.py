@@ -458,7 +458,7 @@ def test_requests_under_kafkas_names() -> None:
 
 
 def served() -> ServedRequests:
-    """What a controller answered; its times are ms."""
+    """Requests of a controller; their times are ms."""
     found = ServedRequests()
     found.requests = {(VOTE, 2): 1, (FETCH, 17): 3}
     found.errors = {(VOTE, 42): 8, (PRODUCE, 0): 9}

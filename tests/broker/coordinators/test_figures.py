@@ -1,4 +1,4 @@
-"""What the coordinators of a broker have and did, as metrics tell it."""
+"""Figures of the coordinators of a broker: what they have and did."""
 
 import math
 

@@ -400,9 +400,9 @@ def test_open_transactions_are_counted_by_state() -> None:
     assert one.machine.look(1) == 0, "the end and the begin are not committed"
     one.commit()
     assert one.machine.look(5) == 5
-    assert one.machine.census.counts == {S.ONGOING: 1}
+    assert one.machine.open_counts == {S.ONGOING: 1}
     assert one.machine.look(5) == 3
-    assert one.machine.census.counts == {S.PREPARE_COMMIT: 1, S.ONGOING: 1}
+    assert one.machine.open_counts == {S.PREPARE_COMMIT: 1, S.ONGOING: 1}
     one.log.refusing = ErrorCode.not_enough_replicas
     one.sent.finish()
     one.shard.flush()
