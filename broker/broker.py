@@ -7,7 +7,6 @@ settles; what the parts hand to the driver, and ask of the controller, comes bac
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
-from copy import copy
 from typing import Any, Final
 
 from broker.apis.access import Access
@@ -34,16 +33,16 @@ from broker.events import (
     TimeAdvanced,
 )
 from broker.handlers import Served, group_handlers, record_handlers
+from broker.largest_logs import LargestLogs
 from broker.leader_links import LeaderLinks
 from broker.producer_id_blocks import ProducerIdBlocks
 from broker.pulse import Pulse
 from broker.records_counts import (
-    LOGS_MAX,
     DelayedCount,
     RecordsCounts,
-    SessionCount,
-    log_sizes,
     quota_rates,
+    session_count,
+    topic_counts,
 )
 from broker.replicas.local_replicas import LocalReplicas
 from broker.replicas.replica_views import LocalReplicaView, ReplicaFetchView, replica_view
@@ -55,7 +54,7 @@ from metadata.image import Broker as BrokerRegistration
 from network.clock import Clock
 from network.memory_pool import MemoryPool
 from network.turn_budget import TurnBudget, Turns
-from replication.counters import Counters
+from replication.counters import Counters, is_added
 from replication.follower.fetchers import Fetchers
 from replication.follower.follower_broker import FollowerBroker
 from replication.leader.alter_partition import AlterPartitions
@@ -113,7 +112,8 @@ class Broker:
         self._counters, self._requests = Counters(), RequestMetrics(nanoseconds)
         self._quotas = ClientQuotas(self._clock, config.quota_window, nanoseconds)
         self._throttles = ReplicationQuotas(config.node_id, config.replication_window, self._clock)
-        self._silent, self._replicas = SilentConfigs(config.node_id), self._manager()
+        self._silent, self._largest = SilentConfigs(config.node_id), LargestLogs()
+        self._replicas = self._manager()
         self._links = LeaderLinks(
             config.node_id,
             config.inter_broker_listener,
@@ -216,6 +216,7 @@ class Broker:
             effects=self._effects,
             budget=self._budget,
             counters=self._counters,
+            is_added=lambda key: is_added(self._image, key, self.config.node_id),
             quota=self._throttles.follower,
             broker_epoch=self._broker_epoch,
             partition_of=self._replicas.hosted,
@@ -356,26 +357,27 @@ class Broker:
 
     def counts(self) -> RecordsCounts:
         """Count what this broker did and has."""
-        replicas, local, fetchers = self._replicas, self._local, self._fetchers
+        config, replicas, local, fetchers = self.config, self._replicas, self._local, self._fetchers
         watched, delayed = replicas.watched_counts, replicas.waiting_counts
         remaining_logs, remaining_segments = local.remaining
         produce, fetch, delete_records = map(DelayedCount, watched, delayed)
         return RecordsCounts(
-            counters=copy(self._counters),
-            requests=dict(self._front.requests),
+            counters=self._counters.of_all(),
+            topics=topic_counts(self._counters, self._image),
+            requests=dict(self._requests.requests),
             request_times=self._requests.kinds(),
             request_errors=dict(self._requests.errors),
             connections=self._front.connection_counts(),
             accepted=dict(self._front.accepted),
             queued_bytes=self.memory.used_bytes,
-            queued_bytes_max=self.config.queued_bytes_max,
+            queued_bytes_max=config.queued_bytes_max,
             depleted_ns=self.memory.depleted_ns,
             queued_requests=self._front.queued_count,
-            sessions=SessionCount(
-                len(self._sessions), self._sessions.partition_count, self._sessions.eviction_count
-            ),
+            sessions=session_count(self._sessions),
+            groups=self._groups.figures(),
+            transactions=self._transactions.figures(),
             offline_replicas=local.offline_count,
-            offline_log_dirs=len(local.failed_log_dirs),
+            failed_log_dirs=local.failed_log_dirs,
             remaining_logs=remaining_logs,
             remaining_segments=remaining_segments,
             produce=produce,
@@ -383,12 +385,10 @@ class Broker:
             delete_records=delete_records,
             replica_lag_max=fetchers.lag_max,
             failed_partitions=len(fetchers.failed),
-            late_transactions=replicas.late_transaction_count(
-                self.config.transactions.timeout_ms_max
-            ),
+            late_transactions=replicas.late_transaction_count(config.transactions.timeout_ms_max),
             quotas=quota_rates(self._quotas, self._throttles),
             cleaner=self._cleaner.figures(),
-            logs=log_sizes(local.open_logs()) if len(local.hosted) <= LOGS_MAX else None,
+            logs=self._largest.look(local.open_logs()),
         )
 
     # ---- the node ----------------------------------------------------------------------------
@@ -413,6 +413,7 @@ class Broker:
         self._links.take_brokers(event.image.brokers)
         self._quotas.publish(event.image.client_quotas)
         self._throttles.publish(event.image, event.delta)
+        self._counters.forget(event.delta.topics_deleted)
         silent = self._silent.publish(event.image, event.delta)
         if silent:
             fields = {"dynamic_keys": silent}

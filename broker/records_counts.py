@@ -1,7 +1,9 @@
 """Counts of a broker's records as a value, for metrics that are read on another thread."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from copy import copy
+from heapq import nlargest
 from typing import Final
 
 import msgspec
@@ -9,14 +11,16 @@ import msgspec
 from broker.cleaning.cleaner_counts import CleanerCounts
 from broker.clients.client_quotas import ClientQuotas, ClientRate
 from broker.clients.request_metrics import KindCounts
+from broker.coordinators.figures import GroupFigures, TransactionFigures
+from broker.largest_logs import LogSizes
+from metadata.image import Image
 from replication.counters import Counters
+from replication.leader.fetch_session import FetchSessionCache
 from replication.throttle import ReplicationQuotas
-from storage.checkpoints.recovery_points import TopicAndPartition
-from storage.logs.unified_log import UnifiedLog
+from wire.types import TopicId
 
-LOGS_MAX: Final = 250
-"""Number of logs above which the sizes of each are not told: a series for each would be too many,
-and to make them would hold up the thread of the records."""
+TOPICS_MAX: Final = 250
+"""Number of topics whose counts are told."""
 
 CLIENTS_MAX: Final = 250
 """Number of clients of a quota whose rates are told."""
@@ -40,16 +44,19 @@ class SessionCount(msgspec.Struct, frozen=True, gc=False):
     """Since the start."""
 
 
-class LogSize(msgspec.Struct, frozen=True, gc=False):
-    """One open log."""
+class TopicCounts(msgspec.Struct, frozen=True, gc=False):
+    """The counts of one topic, copied."""
 
     topic: str
-    partition: int
-    size_bytes: int
-    log_start_offset: int
-    log_end_offset: int
-    segment_count: int
-    producer_count: int
+    counters: Counters
+
+
+class TopicsCounted(msgspec.Struct, frozen=True, gc=False):
+    """Topics of which anything was counted: those with the most bytes, at most 250."""
+
+    told: tuple[TopicCounts, ...] = ()
+    left_out: int = 0
+    """Number of the others."""
 
 
 class QuotaRates(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +76,8 @@ class RecordsCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Counts since the start, and numbers of what there is now."""
 
     counters: Counters
-    """A copy."""
+    """A copy, of all topics."""
+    topics: TopicsCounted
     requests: Mapping[tuple[int, int], int]
     """Requests about records since the start, by API key and version."""
     request_times: Mapping[int, KindCounts]
@@ -90,7 +98,8 @@ class RecordsCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Requests that were received and not begun."""
     sessions: SessionCount
     offline_replicas: int
-    offline_log_dirs: int
+    failed_log_dirs: frozenset[str]
+    """Log directories that are offline."""
     remaining_logs: Mapping[str, int]
     """Logs that a start has not opened yet, by log directory."""
     remaining_segments: Mapping[tuple[str, int], int]
@@ -106,12 +115,18 @@ class RecordsCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Partitions led here with a transaction that should have been ended long ago."""
     quotas: QuotaRates
     cleaner: CleanerCounts
-    logs: tuple[LogSize, ...] | None
-    """Sorted; None for more than 250."""
+    groups: GroupFigures
+    transactions: TransactionFigures
+    logs: LogSizes
     longest_turn_ns: float = math.nan
     """CPU of the longest turn of the driver in the last 30 to 60 s, which it adds; NaN without."""
     longest_turn_ever_ns: int = 0
     """The same, since the start."""
+
+
+def session_count(sessions: FetchSessionCache) -> SessionCount:
+    """Numbers of fetch sessions."""
+    return SessionCount(len(sessions), sessions.partition_count, sessions.eviction_count)
 
 
 def quota_rates(clients: ClientQuotas, throttles: ReplicationQuotas) -> QuotaRates:
@@ -125,16 +140,19 @@ def quota_rates(clients: ClientQuotas, throttles: ReplicationQuotas) -> QuotaRat
     )
 
 
-def log_sizes(logs: Iterable[tuple[TopicAndPartition, UnifiedLog]]) -> tuple[LogSize, ...]:
-    """Sizes of open logs, by topic and number."""
-    return tuple(
-        LogSize(
-            *name,
-            size_bytes=log.log.size_bytes,
-            log_start_offset=log.log_start_offset,
-            log_end_offset=log.end_offset,
-            segment_count=len(log.log.segments),
-            producer_count=len(log.producers),
-        )
-        for name, log in sorted(logs, key=lambda each: each[0])
+def topic_counts(counters: Counters, image: Image) -> TopicsCounted:
+    """The counts of the topics with the most bytes in and out; none of those that are gone."""
+    topics = counters.topics.items()
+    told = nlargest(TOPICS_MAX, topics, key=_bytes_of) if len(topics) > TOPICS_MAX else topics
+    return TopicsCounted(
+        tuple(
+            TopicCounts(topic.name, copy(found))
+            for topic_id, found in told
+            if (topic := image.topics.get(topic_id)) is not None
+        ),
+        max(0, len(topics) - TOPICS_MAX),
     )
+
+
+def _bytes_of(item: tuple[TopicId, Counters]) -> int:
+    return item[1].bytes_in + item[1].bytes_out

@@ -16,6 +16,7 @@ from broker.apis.transactions.transaction_markers import TransactionEnd, WriteTx
 from broker.apis.transactions.transactions import AddPartitionsToTxn, transaction_handlers
 from broker.clients.call import Handler
 from broker.coordinators.broker_requests import Answered, BrokerRequests, ServeLocally
+from broker.coordinators.figures import TransactionFigures
 from broker.coordinators.groups import GroupCoordinator
 from broker.coordinators.transactions import Transactions
 from broker.coordinators.verification import TransactionVerifier
@@ -103,6 +104,10 @@ class TransactionParts:
     def publish(self, image: Image) -> None:
         """Take an image."""
         self.coordinator.publish(image)
+
+    def figures(self) -> TransactionFigures:
+        """Numbers of what the coordinator has."""
+        return self.coordinator.figures()
 
     def noticed(self, key: TopicIdPartition) -> None:
         """Note that a partition has another role, epoch or high watermark."""

@@ -15,9 +15,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import generate_latest
 
 from broker.records_counts import RecordsCounts
+from inspection.node_metrics import connection_metrics, directory_metrics, disk_metrics
 from inspection.partition_counts import PartitionCounts
 from inspection.recorder import NS_PER_MS
 from inspection.records_metrics import MANAGER, records_metrics
+from inspection.request_metrics import request_metrics
 from inspection.running_node import RunningNode
 from inspection.timings import CONTROLLER, RAFT, broker_timings, controller_timings, raft_timings
 from metadata.features import supported_features
@@ -72,6 +74,7 @@ class NodeMetrics:
             yield from self._requests()
             yield from self._elections()
             yield from controller_timings(self._recorder, now_ns)
+            yield from disk_metrics("kafka_server_controllerserver_")
         yield from self._raft()
         yield from raft_timings(self._recorder, now_ns)
         yield from self._loader(now_ns)
@@ -81,6 +84,11 @@ class NodeMetrics:
             yield from broker_timings(self._recorder)
             if self._records is not None:
                 yield from records_metrics(self._records)
+                yield from directory_metrics(self._node, self._records.failed_log_dirs)
+            yield from disk_metrics("kafka_server_kafkaserver_")
+        if self._records is not None or not self._node.config.is_broker:
+            yield from request_metrics(self._records, self._node.served)
+        yield from connection_metrics(self._node.expired)
 
     def _controller(self) -> Iterator[Metric]:
         """Metrics of the controller: counts of brokers, topics and partitions, and its offsets."""

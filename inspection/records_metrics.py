@@ -1,19 +1,20 @@
 """Metrics of a broker's records: BrokerTopicMetrics, ReplicaManager, purgatories, logs, requests.
 
-Names as in `inspection/metrics.py`. Counters are of all topics; the sizes of each log are there
-while the broker has at most 250 (table: docs/running.md).
+Names as in `inspection/metrics.py`. Counters are of all topics and of the 250 with the most bytes;
+sizes are those of the 250 largest logs (table: docs/running.md).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from broker.records_counts import LogSize, RecordsCounts
+from broker.largest_logs import LogSizes
+from broker.records_counts import RecordsCounts, TopicsCounted
 from inspection.cleaner_metrics import cleaner_metrics
+from inspection.coordinator_metrics import group_metrics, transaction_metrics
 from inspection.quota_metrics import quota_metrics
 from inspection.recorder import NS_PER_MS
-from inspection.request_metrics import request_metrics
 from replication.counters import Counters
 
 TOPICS: Final = "kafka_server_brokertopicmetrics_"
@@ -24,6 +25,7 @@ SESSIONS: Final = "kafka_server_fetchsessioncache_"
 DEPLETED: Final = "kafka_server_socketservermetrics_memorypooldepletedtimetotal"
 FETCHERS: Final = "kafka_server_replicafetchermanager_"
 LOG: Final = "kafka_log_log_"
+OURS: Final = "kraftline_"
 TURN: Final = "kraftline_records_turn_cpu_"
 REMAINING: Final = "kafka_log_logmanager_remaininglogstorecover"
 SEGMENTS: Final = "kafka_log_logmanager_remainingsegmentstorecover"
@@ -31,12 +33,13 @@ SEGMENTS: Final = "kafka_log_logmanager_remainingsegmentstorecover"
 
 def records_metrics(counts: RecordsCounts) -> Iterator[Metric]:
     """Yield the metrics of a broker's records."""
+    yield from _topics(counts.counters, counts.topics)
     yield from _counters(counts.counters)
     for name, value, text in (
         (MANAGER + "offlinereplicacount", counts.offline_replicas, "their log directory failed"),
         (
             "kafka_log_logmanager_offlinelogdirectorycount",
-            counts.offline_log_dirs,
+            len(counts.failed_log_dirs),
             "log directories that failed",
         ),
         (
@@ -59,24 +62,62 @@ def records_metrics(counts: RecordsCounts) -> Iterator[Metric]:
     yield from _delayed(counts)
     yield from _sessions(counts)
     yield from _fetchers(counts)
-    yield from request_metrics(counts)
     yield from _connections(counts)
     yield from quota_metrics(counts.quotas)
     yield from cleaner_metrics(counts.cleaner)
+    yield from group_metrics(counts.groups)
+    yield from transaction_metrics(counts.transactions)
     for name, value_ns, text in (
         ("max_ms", counts.longest_turn_ns, "CPU of the longest turn of the data thread"),
         ("max_ever_ms", counts.longest_turn_ever_ns, "the same, since the start"),
     ):
         yield GaugeMetricFamily(TURN + name, text, value_ns / NS_PER_MS)
-    if counts.logs is not None:
-        yield from _logs(counts.logs)
+    yield from _logs(counts.logs)
+
+
+TOPIC_COUNTERS: Final[Sequence[tuple[str, str, Callable[[Counters], int]]]] = (
+    ("messagesin", "records appended for clients", lambda c: c.messages_in),
+    ("bytesin", "bytes of batches appended for clients", lambda c: c.bytes_in),
+    ("bytesout", "bytes of records sent to consumers", lambda c: c.bytes_out),
+    ("totalproducerequests", "partitions of Produce requests", lambda c: c.produce_requests),
+    ("totalfetchrequests", "partitions of Fetch requests", lambda c: c.fetch_requests),
+    (
+        "failedproducerequests",
+        "partitions with an unexpected error",
+        lambda c: c.failed_produce_requests,
+    ),
+    (
+        "failedfetchrequests",
+        "partitions with an unexpected error",
+        lambda c: c.failed_fetch_requests,
+    ),
+    ("bytesrejected", "bytes of batches that are too large", lambda c: c.bytes_rejected),
+    ("nokeycompactedtopicrecords", "records without a key", lambda c: c.no_key_records),
+    ("invalidmessagecrcrecords", "batches with another CRC", lambda c: c.invalid_crcs),
+    (
+        "invalidoffsetorsequencerecords",
+        "batches with a wrong header",
+        lambda c: c.invalid_offsets_or_sequences,
+    ),
+)
+"""Counters of all topics, and of each topic that has something of it."""
+
+
+def _topics(counters: Counters, topics: TopicsCounted) -> Iterator[Metric]:
+    for name, text, value_of in TOPIC_COUNTERS:
+        family = CounterMetricFamily(TOPICS + name, f"{text}, since the start", labels=["topic"])
+        family.add_metric([], float(value_of(counters)))
+        for each in sorted(topics.told, key=lambda each: each.topic):
+            value = value_of(each.counters)
+            if value:
+                family.add_metric([each.topic], float(value))
+        yield family
+    text = "topics with fewer bytes than the 250 told"
+    yield GaugeMetricFamily(OURS + "topics_left_out", text, float(topics.left_out))
 
 
 def _counters(counters: Counters) -> Iterator[Metric]:
     for name, value, text in (
-        (TOPICS + "messagesin", counters.messages_in, "records appended for clients"),
-        (TOPICS + "bytesin", counters.bytes_in, "bytes of batches appended for clients"),
-        (TOPICS + "bytesout", counters.bytes_out, "bytes of records sent to consumers"),
         (
             TOPICS + "replicationbytesin",
             counters.replication_bytes_in,
@@ -88,28 +129,14 @@ def _counters(counters: Counters) -> Iterator[Metric]:
             "bytes of records sent to followers",
         ),
         (
-            TOPICS + "totalproducerequests",
-            counters.produce_requests,
-            "partitions of Produce requests",
-        ),
-        (TOPICS + "totalfetchrequests", counters.fetch_requests, "partitions of Fetch requests"),
-        (
-            TOPICS + "failedproducerequests",
-            counters.failed_produce_requests,
-            "partitions with an unexpected error",
+            TOPICS + "reassignmentbytesin",
+            counters.reassignment_bytes_in,
+            "of replicationbytesin, of replicas that are added here",
         ),
         (
-            TOPICS + "failedfetchrequests",
-            counters.failed_fetch_requests,
-            "partitions with an unexpected error",
-        ),
-        (TOPICS + "bytesrejected", counters.bytes_rejected, "bytes of batches that are too large"),
-        (TOPICS + "nokeycompactedtopicrecords", counters.no_key_records, "records without a key"),
-        (TOPICS + "invalidmessagecrcrecords", counters.invalid_crcs, "batches with another CRC"),
-        (
-            TOPICS + "invalidoffsetorsequencerecords",
-            counters.invalid_offsets_or_sequences,
-            "batches with a wrong header",
+            TOPICS + "reassignmentbytesout",
+            counters.reassignment_bytes_out,
+            "of replicationbytesout, of replicas that are added elsewhere",
         ),
         (
             "kafka_server_delayedproducemetrics_expires",
@@ -195,9 +222,9 @@ def _connections(counts: RecordsCounts) -> Iterator[Metric]:
     yield from families
 
 
-def _logs(logs: Sequence[LogSize]) -> Iterator[Metric]:
-    producers = sum(log.producer_count for log in logs)
-    yield GaugeMetricFamily(MANAGER + "produceridcount", "producers of all logs", float(producers))
+def _logs(sizes: LogSizes) -> Iterator[Metric]:
+    text = "producers of all logs"
+    yield GaugeMetricFamily(MANAGER + "produceridcount", text, float(sizes.producer_ids))
     families = [
         GaugeMetricFamily(LOG + name, text, labels=["topic", "partition"])
         for name, text in (
@@ -207,8 +234,10 @@ def _logs(logs: Sequence[LogSize]) -> Iterator[Metric]:
             ("numlogsegments", "segments"),
         )
     ]
-    for log in logs:
+    for log in sizes.logs:
         values = (log.size_bytes, log.log_start_offset, log.log_end_offset, log.segment_count)
         for family, value in zip(families, values, strict=True):
             family.add_metric([log.topic, str(log.partition)], float(value))
     yield from families
+    text = "logs smaller than the 250 told"
+    yield GaugeMetricFamily(OURS + "logs_left_out", text, float(sizes.left_out))

@@ -95,7 +95,7 @@ async def local_records(service: Service, values: Values) -> RecordsSummary:
         under_min_isr_count=partitions.under_min_isr_here,
         at_min_isr_count=partitions.at_min_isr_here,
         offline_replica_count=counts.offline_replicas,
-        offline_log_dir_count=counts.offline_log_dirs,
+        offline_log_dir_count=len(counts.failed_log_dirs),
         replica_lag_max=counts.replica_lag_max,
         failed_partition_count=counts.failed_partitions,
     )

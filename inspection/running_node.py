@@ -4,7 +4,7 @@ Everything here runs on the thread of the driver between two steps of the kernel
 consistent. Long work on an image (it is immutable) belongs on another thread.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from broker.coordinators.coordinator_views import CoordinatorViews
@@ -106,6 +106,10 @@ class RunningNode:
         self.core = kernel.core
         self.state = kernel.state
         self.recorder = Recorder() if recorder is None else recorder
+        self.served = kernel.connections.served
+        """Requests that the kernel answered."""
+        self.expired: Mapping[str, int] = kernel.connections.expired
+        """Connections closed because they were idle, by listener."""
         self._records = records
         self.now = now
         self._ask = ask

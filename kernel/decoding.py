@@ -1,7 +1,7 @@
-"""Decoders that a driver chooses: of stored batches, and of the bytes of connections.
+"""Choices of a driver: decoders of batches and of the bytes of connections, and a clock.
 
-The asyncio driver measures the batches that a node applies; the simulator decodes a batch once for
-all its nodes and hands the bodies of messages over in memory.
+The asyncio driver measures requests and the batches that a node applies; the simulator decodes a
+batch once for all its nodes and hands the bodies of messages over in memory.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,11 +19,13 @@ ReadBatches = Callable[[bytes], Iterator[CommittedBatch]]
 
 
 class Decoding(msgspec.Struct, frozen=True, kw_only=True):
-    """Decoders of a node; the defaults are those of the bytes themselves."""
+    """Decoders of a node; the defaults are those of the bytes themselves, and measure nothing."""
 
     read_batches: ReadBatches = committed_batches
     server_connection: MakeServerConnection = ServerConnection
     client_connection: MakeClientConnection = client_connection
+    nanoseconds: Callable[[], int] = lambda: 0
+    """Clock that times requests; their time has a quota beside records."""
 
 
 BYTES: Final = Decoding()

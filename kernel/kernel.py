@@ -50,7 +50,7 @@ from metadata.features import unsupported
 from metadata.image import Image
 from metadata.snapshot_loading import SnapshotLoading
 from network.clock import Clock
-from network.connections import Connections, MakeServerConnection, connection_rate
+from network.connections import Connections, connection_rate
 from network.peers import Peers
 from network.timers import Timed
 from raft import effects as raft
@@ -141,9 +141,7 @@ class Kernel:
         if config.is_controller:
             self.registration = ControllerRegistration(config, incarnation_id, link, self._clock)
             publishers.append(self.registration)
-        self.connections = self._serving(
-            vfs, rng, directory_ids, requests, decoding.server_connection, port
-        )
+        self.connections = self._serving(vfs, rng, directory_ids, requests, decoding, port)
         self.publishers = Publishers(publishers)
         self._timed = self._timed_parts()
         self._check_image(self.loader.image)
@@ -204,7 +202,7 @@ class Kernel:
         rng: Rng,
         directory_ids: dict[str, DirectoryId],
         requests: ControllerRequests,
-        server_connection: MakeServerConnection,
+        decoding: Decoding,
         port: RecordsPort | None,
     ) -> Connections:
         """Make the connections of the listeners with their request dispatch."""
@@ -233,10 +231,9 @@ class Kernel:
             self._effects,
             dispatch.serve,
             address_rate=lambda host: connection_rate(self.cache.image, host),
-            make_connection=server_connection,
+            make_connection=decoding.server_connection,
         )
-        if port is not None:
-            connections.nanoseconds = port.nanoseconds
+        connections.nanoseconds = decoding.nanoseconds
         return connections
 
     def _auto_topics(self) -> AutoTopics | None:

@@ -7,7 +7,6 @@ events and effects). Without it a broker keeps metadata only: so the simulator o
 and no process.
 """
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import msgspec
@@ -21,9 +20,7 @@ class RecordsPort(msgspec.Struct, frozen=True):
             no request of them in a version of its range reaches the kernel.
         guard: held while the recovery point of the metadata log is written, whose file the records
             may write on their own thread; None if they do not.
-        nanoseconds: clock that times requests at broker listeners: the records have their quota.
     """
 
     offered: frozenset[int]
     guard: AbstractContextManager[object] | None = None
-    nanoseconds: Callable[[], int] = lambda: 0

@@ -11,7 +11,7 @@ another node. Unlike Kafka's, the broker need not be registered by then: a kille
 restarts can register only when its old session has expired, and can answer and forward until then.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from ipaddress import IPv6Address, ip_address
@@ -23,6 +23,7 @@ from network.clock import Clock
 from network.connection_limits import ConnectionCounts, ConnectionLimits, RefusalLog
 from network.connection_rate import AddressRates, Gate
 from network.effects import CloseConnection, EffectSink, Log, LogLevel, SendBytes, SetReading
+from network.served_requests import ServedRequests, Timed
 from network.timers import ADMISSION, BACKLOG, IDLE, NEVER_MS
 from wire.api_table import Api, ListenerKind
 from wire.connections.connection import Request, ServerConnection
@@ -38,6 +39,7 @@ class Client:
 
     `used_ms` is the time of its last bytes in either direction; `held` are bytes received before it
     is served: the node has not caught up, or a rate limit delays the connection (`is_early`).
+    `received_ns` is the time of the oldest bytes that are not served, but for those.
     """
 
     __slots__ = (
@@ -51,6 +53,7 @@ class Client:
         "is_taking",
         "kind",
         "listener",
+        "received_ns",
         "sent_bytes",
         "spent_ns",
         "used_ms",
@@ -75,6 +78,7 @@ class Client:
         self.is_early = False
         self.is_read = True
         self.is_taking = False
+        self.received_ns = 0
         self.sent_bytes = 0
         self.spent_ns = 0
         self.used_ms = now_ms
@@ -141,7 +145,10 @@ class Connections:
         """True once broker listeners are served, after `serve_clients`."""
         self._make_connection = make_connection
         self.nanoseconds: Callable[[], int] = lambda: 0
-        """Clock that times the handlers of requests, if their time has a quota anywhere."""
+        """Clock that times requests."""
+        self.served = ServedRequests()
+        self.expired: Counter[str] = Counter()
+        """Connections that were closed because they were idle, by listener."""
 
     def __len__(self) -> int:
         """Return the number of open connections."""
@@ -233,6 +240,7 @@ class Connections:
         elif connection_id in self._backlog:
             client.connection.feed(content)
         else:
+            client.received_ns = self.nanoseconds()
             self._take(client, content)
 
     def used(self, connection_id: int) -> None:
@@ -251,6 +259,7 @@ class Connections:
         """Serve the held bytes, unless the connection must still wait."""
         if not self._is_held(client):
             held, client.held = client.held, b""
+            client.received_ns = self.nanoseconds()
             self._take(client, held)
 
     def _serve_backlog(self) -> None:
@@ -291,7 +300,10 @@ class Connections:
                 return
             if request is None:
                 break
-            self._serve(client, request, self._answered(client, request))
+            is_counted = client.kind is ListenerKind.CONTROLLER
+            times = Timed(client.received_ns, self.nanoseconds(), is_counted=is_counted)
+            self._serve(client, request, self._answered(client, request, times))
+            times.handled_ns = self.nanoseconds()
             if self._clients.get(client.connection_id) is not client:
                 return
         else:
@@ -327,16 +339,16 @@ class Connections:
 
     # ---- answers -----------------------------------------------------------------------------
 
-    def _answered(self, client: Client, request: Request) -> Answered:
+    def _answered(self, client: Client, request: Request, times: Timed) -> Answered:
         """Return the function that answers a request; it ignores answers after the close."""
-        started_ns = self.nanoseconds()
 
         def answered(answer: Any) -> None:
             if self._clients.get(client.connection_id) is not client:
                 return
-            connection = client.connection
+            connection, times.answered_ns = client.connection, self.nanoseconds()
             if client.is_taking:
-                client.spent_ns += self.nanoseconds() - started_ns
+                client.spent_ns += times.answered_ns - times.begun_ns
+                times.handled_ns = times.answered_ns
             was_full = not client.is_taking and not connection.wants_bytes
             kind = type(answer)
             try:
@@ -350,6 +362,7 @@ class Connections:
             except LocalProtocolError as error:
                 self._close(client, f"the answer cannot be said in this version: {error}")
                 return
+            self.served.answered(request, answer, times)
             if content:
                 self._used(client)
                 client.sent_bytes += len(content)
@@ -390,6 +403,7 @@ class Connections:
             if client.connection.in_flight_count or client.held:
                 self._used(client)
             else:
+                self.expired[client.listener] += 1
                 self._close(client, f"idle for {idle_ms_max} ms", LogLevel.DEBUG)
 
     def _admit(self, now_ms: int) -> None:

@@ -9,7 +9,7 @@ from metadata.loader import CommittedBatch, committed_batches
 
 
 def measured_decoding(recorder: Recorder) -> Decoding:
-    """Decode from bytes; `recorder` gets the time that the node takes to apply each batch."""
+    """Decode from bytes; `recorder` gets the time that each batch takes to be applied."""
 
     def read_batches(content: bytes) -> Iterator[CommittedBatch]:
         for batch in committed_batches(content):
@@ -17,4 +17,4 @@ def measured_decoding(recorder: Recorder) -> Decoding:
             yield batch
             recorder.applied(len(batch.records), time.monotonic_ns() - started_ns)
 
-    return Decoding(read_batches=read_batches)
+    return Decoding(read_batches=read_batches, nanoseconds=time.perf_counter_ns)

@@ -186,9 +186,7 @@ def _open(
             decoding=measured_decoding(recorder),
             port=None
             if broker is None
-            else RecordsPort(
-                broker.apis, guards.get(config.metadata_log_dir), time.perf_counter_ns
-            ),
+            else RecordsPort(broker.apis, guards.get(config.metadata_log_dir)),
         )
     except OSError as error:
         where = ", ".join(config.log_dirs) if error.filename is None else error.filename

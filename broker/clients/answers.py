@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from broker.clients.client import Client
-from broker.clients.reply import Reply, close_slices
+from broker.clients.reply import close_slices
 from broker.clients.request_metrics import AnsweredRequest, RequestMetrics
 from broker.effects import EffectSink, Part, SendParts
 
@@ -21,7 +21,7 @@ class Answers:
         """Requests that are over without anything to send."""
 
     def release(
-        self, client: Client, slot: int, content: Sequence[Part], reply: Reply | None = None
+        self, client: Client, slot: int, content: Sequence[Part], reply: AnsweredRequest | None
     ) -> None:
         """Fill a slot, with the answer of the kernel or of a call, and send what can leave."""
         parts: list[Part] = []

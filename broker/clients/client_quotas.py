@@ -175,11 +175,6 @@ class ClientQuotas:
             self.produce.is_enabled or self.fetch.is_enabled or self.request.is_enabled
         )
 
-    @property
-    def counts_time(self) -> bool:
-        """True if the time of requests has a quota."""
-        return self.request.is_enabled
-
     def spend(self, caller: Caller, client_id: str | None, spent_ns: int) -> int:
         """Record the time of a request that another thread has handled; its throttle time."""
         throttle_ms = self.request.record(caller, client_id, spent_ns * PERCENT_PER_NS)

@@ -40,7 +40,7 @@ from broker.clients.costs import (
     LOOK_UNITS,
     PARTITION_UNITS,
 )
-from broker.clients.kernel_answers import Asked, asked, with_throttle_time
+from broker.clients.kernel_answers import KernelAnswer, asked
 from broker.clients.muting import MutedClients
 from broker.clients.reply import Reply, close_slices, framed
 from broker.clients.request_metrics import RequestMetrics
@@ -113,8 +113,6 @@ class Front:
         self._is_serving = False
         self.accepted: Counter[str] = Counter()
         """Connections since the start, by listener."""
-        self.requests: dict[tuple[int, int], int] = {}
-        """Calls since the start, by API key and version."""
 
     def __len__(self) -> int:
         """Return the number of open connections."""
@@ -187,18 +185,16 @@ class Front:
         while (response := responses.next_frame()) is not None:
             assert client.forwarded, "the kernel answers a request once"
             slot, request = client.forwarded.popleft()
+            answer = None
             if request is not None:
-                response, spent_ns = self._charged(client, request, response, spent_ns), 0
-            self._answers.release(client, slot, framed((response,)))
+                now_ns = self._metrics.nanoseconds()
+                answer = KernelAnswer(request, spent_ns, now_ns)
+                response = answer.charged(self._quotas, client.caller, request, response)
+                if answer.throttle_ms:
+                    self._mute(client, answer.throttle_ms)
+                spent_ns = 0
+            self._answers.release(client, slot, framed((response,)), answer)
         self._woken[connection_id] = client
-
-    def _charged(self, client: Client, request: Asked, response: bytes, spent_ns: int) -> bytes:
-        """Charge the time of the kernel; the answer, with a throttle time above the quota."""
-        throttle_ms = self._quotas.spend(client.caller, request.client_id, spent_ns)
-        if not throttle_ms:
-            return response
-        self._mute(client, throttle_ms)
-        return with_throttle_time(request, response, throttle_ms)
 
     def kernel_closed(self, connection_id: int, reason: str) -> None:
         """Close a connection with the kernel's reason, behind the answers before the refused one.
@@ -251,7 +247,7 @@ class Front:
                 waiting.popleft()
                 budget.spend(FORWARD_UNITS + len(frame) // BYTES_PER_UNIT)
                 self._memory.release(counted_bytes_of(frame))
-                request = asked(frame) if self._quotas.counts_time else None
+                request = asked(frame, client.received_ns, self._metrics)
                 client.forwarded.append((slots.take(), request))
                 forwarded += (len(frame).to_bytes(LENGTH_BYTES, "big"), frame)
                 continue
@@ -277,8 +273,6 @@ class Front:
 
     def _call(self, client: Client, header: RequestHeader, frame: bytearray, position: int) -> None:
         client.calls += 1
-        kind = (header.api_key, header.api_version)
-        self.requests[kind] = self.requests.get(kind, 0) + 1
         throttle, size = None, counted_bytes_of(frame)
         reply = Reply(self._answered, self._begin, self._released, client, size)
         if self._quotas.is_enabled:
@@ -315,6 +309,7 @@ class Front:
         """Note the end of a handler, with when its call was received and begun, and the bytes."""
         self._budget.spend(call.partition_count * PARTITION_UNITS + call.units)
         received_ns, started_ns, size_bytes = times
+        self._metrics.begun(call.kind, call.header.api_version)
         handled_ns = self._metrics.nanoseconds()
         reply.begun = (call.kind, received_ns, started_ns, handled_ns, size_bytes)
         if reply.is_answered:

@@ -11,6 +11,9 @@ from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Final, NamedTuple
 
+from broker.clients.client_quotas import ClientQuotas
+from broker.clients.request_metrics import Begun, RequestMetrics
+from quorum_controller.security.authorization import Caller
 from wire.connections.headers import parse_request_header
 from wire.errors import RemoteProtocolError
 from wire.messages import codec
@@ -26,15 +29,44 @@ class Asked(NamedTuple):
     api_key: int
     api_version: int
     client_id: str | None
+    times: tuple[int, int, int]
+    """Instants of its receipt and of the way to the kernel, in ns, and its bytes."""
 
 
-def asked(frame: bytearray) -> Asked | None:
-    """Read the header of a request; None if it has none, for which the kernel closes."""
+class KernelAnswer:
+    """An answer of the kernel, as `AnsweredRequest`; the kernel had the request for `spent_ns`."""
+
+    __slots__ = ("_spent_ns", "answered_ns", "begun", "throttle_ms")
+
+    def __init__(self, request: Asked, spent_ns: int, answered_ns: int) -> None:
+        received_ns, passed_ns, size_bytes = request.times
+        handled_ns = passed_ns + spent_ns
+        self.begun: Begun | None = (
+            request.api_key, received_ns, passed_ns, handled_ns, size_bytes
+        )  # fmt: skip
+        self.answered_ns = answered_ns
+        self.throttle_ms = 0
+        self._spent_ns = spent_ns
+
+    def charged(
+        self, quotas: ClientQuotas, caller: Caller, request: Asked, response: bytes
+    ) -> bytes:
+        """Charge the time, if it has a quota; the response, with the throttle time above it."""
+        self.throttle_ms = quotas.spend(caller, request.client_id, self._spent_ns)
+        if not self.throttle_ms:
+            return response
+        return with_throttle_time(request, response, self.throttle_ms)
+
+
+def asked(frame: bytearray, received_ns: int, metrics: RequestMetrics) -> Asked | None:
+    """Read and count the header of a request; None if it has none, for which the kernel closes."""
     try:
         header, _ = parse_request_header(frame)
     except RemoteProtocolError:
         return None
-    return Asked(header.api_key, header.api_version, header.client_id)
+    metrics.begun(header.api_key, header.api_version)
+    times = (received_ns, metrics.nanoseconds(), len(frame))
+    return Asked(header.api_key, header.api_version, header.client_id, times)
 
 
 def with_throttle_time(request: Asked, response: bytes, throttle_ms: int) -> bytes:

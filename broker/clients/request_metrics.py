@@ -1,4 +1,4 @@
-"""Times, sizes and errors of requests about records: Kafka's RequestMetrics.
+"""Times, sizes and errors of requests at broker listeners: Kafka's RequestMetrics.
 
 A request costs two looks at a clock, three if its answer waits, another two of the driver for the
 answers that leave together, and one row, once its answer has left; what a metric says is made of
@@ -18,7 +18,9 @@ from wire.api_keys import FETCH
 KEPT: Final = 1024
 """Rows of a kind; Kafka's histograms keep 1,028 values."""
 FETCH_FOLLOWER: Final = -1
-"""Kind of a Fetch of a follower; that of any other request is its API key."""
+VERIFICATION: Final = -2
+"""Kinds of a Fetch of a follower and of an AddPartitionsToTxn that only verifies; that of any other
+request is its API key."""
 
 Begun: TypeAlias = tuple[int, int, int, int, int]
 """A request behind its handler: kind, when it was received, begun, handled, and its bytes."""
@@ -46,18 +48,19 @@ class RequestTimes(msgspec.Struct, frozen=True, gc=False):
     """Of its handler."""
     remote_ns: int
     """From the end of the handler to the answer: it waited for replicas or records."""
-    response_queue_ns: int
-    """From the answer to the driver: the rest of the step, and answers to earlier requests."""
-    send_ns: int
-    """From there until the socket had taken its last byte, or was closed."""
+    response_queue_ns: int | None
+    """From the answer to the driver: the rest of the step, and answers to earlier requests; None if
+    it is not measured."""
+    send_ns: int | None
+    """From there until the socket had taken its last byte, or was closed; likewise."""
     throttle_ms: int
     size_bytes: int
 
     @property
     def total_ns(self) -> int:
-        """From the step that received it until its answer was sent."""
+        """From the step that received it until its answer was sent, or made if that is all."""
         handled_ns = self.queue_ns + self.local_ns + self.remote_ns
-        return handled_ns + self.response_queue_ns + self.send_ns
+        return handled_ns + (self.response_queue_ns or 0) + (self.send_ns or 0)
 
 
 class KindCounts(msgspec.Struct, frozen=True, gc=False):
@@ -86,19 +89,25 @@ class RequestMetrics:
         nanoseconds: a clock.
     """
 
-    __slots__ = ("_kinds", "errors", "nanoseconds", "step_ns")
+    __slots__ = ("_kinds", "errors", "nanoseconds", "requests", "step_ns")
 
     def __init__(self, nanoseconds: Callable[[], int]) -> None:
         self.nanoseconds = nanoseconds
         self.step_ns = 0
         """Begin of the step."""
         self._kinds: dict[int, _Kind] = {}
+        self.requests: dict[tuple[int, int], int] = {}
+        """Requests since the start, by kind and version; those of the kernel too."""
         self.errors: dict[tuple[int, int], int] = {}
         """Errors in answers since the start, by API key and code; 0 is no error."""
 
     def step(self) -> None:
         """Note the begin of a step, which receives requests."""
         self.step_ns = self.nanoseconds()
+
+    def begun(self, kind: int, version: int) -> None:
+        """Count a request that a handler has had, or the kernel gets."""
+        self.requests[kind, version] = self.requests.get((kind, version), 0) + 1
 
     def sent(self, requests: Iterable[AnsweredRequest], taken_ns: int, sent_ns: int) -> None:
         """Note requests whose answers left together."""

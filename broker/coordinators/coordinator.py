@@ -10,12 +10,13 @@ apache/kafka: coordinator-common/.../runtime/CoordinatorRuntime.java (scheduleLo
 scheduleUnloadOperation), core/.../server/metadata/BrokerMetadataPublisher.scala
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final, Generic
 
 import msgspec
 
+from broker.coordinators.figures import LOOK_UNITS, LoadTimes, ShardFigures
 from broker.coordinators.loading import Loading
 from broker.coordinators.replica_log import ReplicaLog
 from broker.effects import Log, LogLevel
@@ -83,6 +84,9 @@ class Coordinator(Generic[ImageT]):
         self._buffered: dict[int, None] = {}
         """Partitions whose shards are to be flushed."""
         self._loadings: deque[Loading[ImageT]] = deque()
+        self._load_times = LoadTimes()
+        self._looked = -1
+        """Partition at which the last look ended."""
         self._due: dict[int, int] = {}
         """Instants of the next tick by partition."""
         self._touched: set[int] = set()
@@ -130,6 +134,27 @@ class Coordinator(Generic[ImageT]):
     def loading_count(self) -> int:
         """Number of shards that load."""
         return len(self._loadings)
+
+    def shard_figures(self) -> ShardFigures:
+        """The shards by state, and the times that they took to load."""
+        average_ms, longest_ms = self._load_times.average_and_max_ms(self._clock.now_ms)
+        return ShardFigures(
+            states=Counter(shard.state for _, shard in self._shards),
+            load_ms_average=average_ms,
+            load_ms_max=longest_ms,
+        )
+
+    def look(self) -> list[Shard[ImageT]]:
+        """Count what the active shards have, some of it; return them."""
+        shards = [(n, each) for n, each in self._shards if each.state is ShardState.ACTIVE]
+        begin = next((i for i, (n, _) in enumerate(shards) if n >= self._looked), 0)
+        units = LOOK_UNITS
+        for number, shard in shards[begin:] + shards[:begin]:
+            self._looked = number
+            units = shard.machine.look(units)
+            if not units:
+                break
+        return [shard for _, shard in shards]
 
     # -- images and replicas --------------------------------------------------------------------
 
@@ -228,7 +253,8 @@ class Coordinator(Generic[ImageT]):
             codec=self._settings.codec,
         )
         self._shards.put(number, shard)
-        self._loadings.append(Loading(shard, number, self._settings.load_bytes_max))
+        now_ms, bytes_max = self._clock.now_ms, self._settings.load_bytes_max
+        self._loadings.append(Loading(shard, number, bytes_max, now_ms))
 
     def _resign(self, number: int) -> None:
         shard = self._shards.find(number)
@@ -266,6 +292,8 @@ class Coordinator(Generic[ImageT]):
         self._loadings.popleft()
         self._touched.add(number)
         loading.shard.activate()
+        now_ms = self._clock.now_ms
+        self._load_times.add(now_ms - loading.started_ms, now_ms)
         loading.shard.advance(leader.high_watermark)
         self._log(LogLevel.INFO, "coordinator_loaded", number, records=loading.record_count)
         return CHANGE_UNITS

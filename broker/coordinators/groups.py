@@ -1,15 +1,21 @@
 """The coordinator of groups of this broker."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
+from copy import copy
 
 from broker.coordinators.coordinator import Coordinator, ShardSettings
+from broker.coordinators.figures import GroupFigures
 from broker.services import Services
 from coordinator.group.classic.room import ClassicRoom
+from coordinator.group.classic.states import ClassicGroupState
 from coordinator.group.config import GroupCoordinatorConfig
+from coordinator.group.consumer.group import GroupState
 from coordinator.group.consumer.groups import ConsumerGroups
 from coordinator.group.consumer.settings import DYNAMIC_ASSIGNMENT_INTERVAL_MS
+from coordinator.group.counts import GroupCounts, GroupNumbers
 from coordinator.group.image import GroupsImage
-from coordinator.group.machine import GroupMachine
+from coordinator.group.machine import GroupKind, GroupMachine
 from coordinator.group.rules_by_kind import RulesByKind
 from coordinator.records.kinds import CONSUMER_OFFSETS
 from coordinator.runtime.shard import Shard
@@ -45,6 +51,7 @@ class GroupCoordinator(Coordinator[GroupsImage]):
         self.config = config
         self._image = image
         self._node_id = node_id
+        self._counts = GroupCounts()
         super().__init__(
             CONSUMER_OFFSETS,
             self._machine,
@@ -59,12 +66,29 @@ class GroupCoordinator(Coordinator[GroupsImage]):
         )
 
     def _machine(self, _partition: int) -> GroupMachine:
-        classic = ClassicRoom(self._clock, self.config.classic)
+        clock, config, counts = self._clock, self.config, self._counts
+        classic = ClassicRoom(clock, config.classic, counts)
         consumer = ConsumerGroups(
-            self._clock, self.config.consumer, self._image, self._configs_of, classic
+            clock, config.consumer, self._image, self._configs_of, classic, counts=counts
         )
         rules = RulesByKind(classic.rules)
-        return GroupMachine(self._clock, self.config.offsets, rules, (classic, consumer))
+        return GroupMachine(clock, config.offsets, rules, (classic, consumer), counts=counts)
+
+    def figures(self) -> GroupFigures:
+        """Counts since the start, and numbers of what there is."""
+        shards = self.look()
+        found = Counter[GroupKind | None]()
+        for shard in shards:
+            found.update(machine_of(shard).census.counts)
+        return GroupFigures(
+            shards=self.shard_figures(),
+            counts=copy(self._counts),
+            numbers=GroupNumbers(
+                offsets=sum(shard.committed.offset_count for shard in shards),
+                classic={state: found[state] for state in ClassicGroupState},
+                consumer={state: found[state] for state in GroupState},
+            ),
+        )
 
     def _configs_of(self, group_id: str) -> Mapping[str, str]:
         """The configs of a group of its own, and dynamic ones of the broker for all groups."""

@@ -41,12 +41,16 @@ class Loading(Generic[ImageT]):
         shard: in state LOADING.
         number: of its partition.
         read_bytes_max: bound of a read; a larger batch is read whole.
+        started_ms: begin of the load.
     """
 
-    def __init__(self, shard: Shard[ImageT], number: int, read_bytes_max: int) -> None:
+    def __init__(
+        self, shard: Shard[ImageT], number: int, read_bytes_max: int, started_ms: int = 0
+    ) -> None:
         self.shard = shard
         self.number = number
         self.record_count = 0
+        self.started_ms = started_ms
         self._read_bytes_max = min(READ_BYTES_MAX, read_bytes_max)
         self._position = Offset(0)
         self._pieces: deque[tuple[BatchHeader, Sequence[RecordView]]] = deque()

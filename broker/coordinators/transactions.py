@@ -1,10 +1,12 @@
 """The coordinator of transactions of this broker: its shards, its requests, their markers."""
 
+from collections import Counter
 from collections.abc import Callable
 
 from typing_extensions import override
 
 from broker.coordinators.coordinator import Coordinator, ShardSettings
+from broker.coordinators.figures import TransactionFigures
 from broker.coordinators.verification import SendToBroker
 from broker.services import Services
 from coordinator.records.kinds import TRANSACTION_STATE
@@ -14,6 +16,7 @@ from coordinator.transaction.decisions import NewProducerId
 from coordinator.transaction.machine import TransactionMachine
 from coordinator.transaction.markers import Markers
 from coordinator.transaction.metadata import TopicPartition, TransactionsImage
+from coordinator.transaction.states import OPEN, TransactionState
 from metadata.features import TRANSACTION_VERSION
 from metadata.image import Image
 from network.peers import Failure
@@ -76,6 +79,22 @@ class Transactions(Coordinator[TransactionsImage]):
     def transaction_version(self) -> int:
         """transaction.version of the cluster."""
         return self._image().features.get(TRANSACTION_VERSION, 0)
+
+    def figures(self) -> TransactionFigures:
+        """Numbers of what there is."""
+        shards, found, retries = self.look(), Counter[TransactionState](), 0
+        for shard in shards:
+            machine = shard.machine
+            assert isinstance(machine, TransactionMachine), f"{machine=}"
+            found.update(machine.open_counts)
+            retries += machine.unwritten_count
+        return TransactionFigures(
+            shards=self.shard_figures(),
+            ids=sum(len(shard.committed.transactions) for shard in shards),
+            open={state: found[state] for state in OPEN},
+            unknown_destinations=self.markers.unknown_count(),
+            append_retries=retries,
+        )
 
     def _machine(self, partition: int) -> TransactionMachine:
         return TransactionMachine(

@@ -4,6 +4,7 @@ Offsets of a transaction are pending, by its producer, until a marker commits or
 
 - INV-GI-1: a group that has an offset, pending or not, exists; without a record it is simple.
 - INV-GI-2: `open` has the producers of `pending`, by group and partition, and no others.
+- INV-GI-3: `offset_count` is the number of `offsets` of all groups.
 
 (apache/kafka: group-coordinator/.../OffsetMetadataManager.java, GroupMetadataManager.java: replay)
 """
@@ -79,6 +80,8 @@ class GroupsImage(msgspec.Struct, frozen=True, kw_only=True):
     """Offsets of open transactions by producer id; no empty map."""
     open: Map[str, OpenProducers] = Map()
     """Producers with pending offsets, by group and partition; nothing empty."""
+    offset_count: int = 0
+    """Number of the committed offsets."""
 
     def offset(self, group_id: str, at: TopicPartition) -> OffsetAndMetadata | None:
         """The committed offset of a partition."""
@@ -117,7 +120,7 @@ def apply_marker(image: GroupsImage, producer_id: int, *, is_commit: bool) -> Gr
     entries = image.pending.get(producer_id)
     if entries is None:
         return image
-    opened, offsets = image.open, image.offsets
+    opened, offsets, count = image.open, image.offsets, image.offset_count
     for (group_id, topic, number), entry in sorted(entries.items(), key=lambda item: item[0]):
         at = (topic, number)
         opened = _closed(opened, group_id, at, producer_id)
@@ -126,7 +129,14 @@ def apply_marker(image: GroupsImage, producer_id: int, *, is_commit: bool) -> Gr
             known = of_group.get(at)
             if known is None or entry.record_offset > known.record_offset:
                 offsets = offsets.set(group_id, of_group.set(at, entry))
-    return replace(image, offsets=offsets, open=opened, pending=image.pending.delete(producer_id))
+                count += known is None
+    return replace(
+        image,
+        offsets=offsets,
+        open=opened,
+        pending=image.pending.delete(producer_id),
+        offset_count=count,
+    )
 
 
 def _offset_committed(
@@ -147,8 +157,13 @@ def _offset_committed(
         groups = groups.set(group_id, _SIMPLE)
     producer_id = at.producer_id
     if producer_id is None:
-        of_group = image.offsets.get(group_id, NO_OFFSETS).set(partition, entry)
-        return replace(image, groups=groups, offsets=image.offsets.set(group_id, of_group))
+        of_group = image.offsets.get(group_id, NO_OFFSETS)
+        return replace(
+            image,
+            groups=groups,
+            offsets=image.offsets.set(group_id, of_group.set(partition, entry)),
+            offset_count=image.offset_count + (partition not in of_group),
+        )
     of_producer = image.pending.get(producer_id, Map()).set((group_id, *partition), entry)
     opened = image.open.get(group_id, NO_PRODUCERS)
     producers = opened.get(partition, _NOBODY) | {producer_id}
@@ -184,14 +199,15 @@ def _consumer_group_changed(image: GroupsImage, key: GroupKey, value: Value | No
 def _offset_removed(image: GroupsImage, key: OffsetCommitKey) -> GroupsImage:
     group_id, partition = key.group, (key.topic, key.partition)
     offsets, pending, opened = image.offsets, image.pending, image.open
-    of_group = offsets.get(group_id, NO_OFFSETS)
+    count, of_group = image.offset_count, offsets.get(group_id, NO_OFFSETS)
     if partition in of_group:
         offsets = _set_or_delete(offsets, group_id, of_group.delete(partition))
+        count -= 1
     for producer_id in sorted(opened.get(group_id, NO_PRODUCERS).get(partition, _NOBODY)):
         left = pending[producer_id].delete((group_id, *partition))
         pending = _set_or_delete(pending, producer_id, left)
         opened = _closed(opened, group_id, partition, producer_id)
-    return replace(image, offsets=offsets, pending=pending, open=opened)
+    return replace(image, offsets=offsets, pending=pending, open=opened, offset_count=count)
 
 
 def _closed(

@@ -13,15 +13,22 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 
 from coordinator.group import image as groups_image
-from coordinator.group.image import NO_OFFSETS, GroupsImage
-from coordinator.group.offsets.deletions import delete_offsets_of_topics
+from coordinator.group.classic.states import ClassicGroupState
+from coordinator.group.consumer.group import ConsumerGroup, GroupState
+from coordinator.group.counts import GroupCounts
+from coordinator.group.image import NO_OFFSETS, Group, GroupsImage
+from coordinator.group.offsets.deletions import delete_offsets, delete_offsets_of_topics
 from coordinator.group.offsets.expiry import expire_group
+from coordinator.group.offsets.requests import TopicResult
 from coordinator.group.rules import GroupRules
+from coordinator.records.group import OffsetCommitKey
 from coordinator.records.kinds import GROUP_KINDS
 from coordinator.records.schema import CoordinatorRecord
+from coordinator.runtime.census import Census
 from coordinator.runtime.shard import Shard
 from coordinator.runtime.write import Applied, Write
 from network.clock import Clock
+from wire.errors import ApiError
 from wire.types import TopicId
 
 OFFSETS_PER_TICK: Final = 200
@@ -49,6 +56,10 @@ class OffsetsConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.retention_minutes * 60_000
 
 
+GroupKind = ClassicGroupState | GroupState
+"""State of a group, which says its protocol too."""
+
+
 class Room(Protocol):
     """A kind of groups with soft state and timers of its own."""
 
@@ -66,6 +77,9 @@ class Room(Protocol):
 
     def listed(self, group_id: str) -> Any:
         """A committed group for ListGroups; None if it is of another kind."""
+
+    def state(self, group_id: str, known: Group) -> GroupKind | None:
+        """State of a group that an image has; None if it is of another kind."""
 
 
 RoomT = TypeVar("RoomT")
@@ -87,24 +101,36 @@ class GroupMachine:
         config: of offsets.
         rules: of the groups.
         rooms: of the kinds of groups.
+        counts: raised here; None for counts of its own.
     """
 
     kinds = GROUP_KINDS
     empty = groups_image.EMPTY
 
     def __init__(
-        self, clock: Clock, config: OffsetsConfig, rules: GroupRules, rooms: Sequence[Room] = ()
+        self,
+        clock: Clock,
+        config: OffsetsConfig,
+        rules: GroupRules,
+        rooms: Sequence[Room] = (),
+        *,
+        counts: GroupCounts | None = None,
     ) -> None:
         self._clock = clock
+        self._counts = GroupCounts() if counts is None else counts
         self._config = config
         self.rules = rules
         self._rooms = tuple(rooms)
         self._shard: Shard[GroupsImage] | None = None
         self._next_check_ms = 0
         self._sweeps: deque[_Sweep] = deque()
+        self.census: Census[tuple[str, Group], GroupKind | None] = Census(self._kind_of)
+        """The committed groups by state."""
 
     def apply(self, image: GroupsImage, record: CoordinatorRecord, at: Applied) -> GroupsImage:
-        """The image after a record."""
+        """The image after a record; commits that are decided here count, not loaded ones."""
+        if self._shard is not None and record.value is not None:
+            self._counts.offset_commits += type(record.key) is OffsetCommitKey
         return groups_image.apply(image, record, at)
 
     def apply_marker(self, image: GroupsImage, producer_id: int, *, is_commit: bool) -> GroupsImage:
@@ -125,6 +151,15 @@ class GroupMachine:
         for room in self._rooms:
             room.resigned()
 
+    def delete_offsets(
+        self, image: GroupsImage, group_id: str, topics: Sequence[tuple[str, Sequence[int]]]
+    ) -> Write[tuple[TopicResult, ...]] | ApiError:
+        """Decide on an OffsetDelete."""
+        decided = delete_offsets(image, group_id, topics, self.rules)
+        if isinstance(decided, Write):
+            self._counts.offset_deletions += len(decided.records)
+        return decided
+
     def topics_deleted(self, deleted: Mapping[str, TopicId]) -> None:
         """Delete the offsets of topics, ids by name; nothing before the shard is loaded."""
         self._begin_sweep(partial(_of_topics, deleted=deleted))
@@ -138,6 +173,18 @@ class GroupMachine:
         """A committed group of an active shard for ListGroups; None if there is none."""
         found = (row for room in self._rooms if (row := room.listed(group_id)) is not None)
         return next(found, None)
+
+    def look(self, units: int) -> int:
+        """Go on with the census; the units left. A unit is a group or a member of one."""
+        if self._shard is None:
+            return units
+        return self.census.look(self._shard.committed.groups.items(), units)
+
+    def _kind_of(self, entry: tuple[str, Group]) -> tuple[GroupKind | None, int]:
+        group_id, group = entry
+        units = 1 + len(group.members) if isinstance(group, ConsumerGroup) else 1
+        states = (room.state(group_id, group) for room in self._rooms)
+        return next((state for state in states if state is not None), None), units
 
     def next_ms(self) -> int | None:
         """Instant of the next `tick`, None for none."""
@@ -162,13 +209,17 @@ class GroupMachine:
                 room.tick()
 
     def _expired(self, image: GroupsImage, group_id: str) -> tuple[CoordinatorRecord, ...]:
-        return expire_group(
+        records = expire_group(
             image,
             group_id,
             self.rules,
             retention_ms=self._config.retention_ms,
             wall_ms=self._clock.wall_ms,
         )
+        self._counts.offset_expirations += sum(
+            isinstance(record.key, OffsetCommitKey) for record in records
+        )
+        return records
 
     def _begin_sweep(self, records_of: RecordsOf) -> None:
         if self._shard is not None:

@@ -73,3 +73,6 @@ class Machine(Protocol[ImageT]):
 
     def tick(self) -> None:
         """Do what is due."""
+
+    def look(self, units: int) -> int:
+        """Go on to count what the committed image has; the units that are left, at least 0."""

@@ -13,13 +13,14 @@ TransactionStateManager.scala, 4.3
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from typing import Final
 
 from coordinator.records.kinds import TRANSACTION_KINDS, Kinds
 from coordinator.records.schema import CoordinatorRecord
+from coordinator.runtime.census import Census
 from coordinator.runtime.shard import Shard
 from coordinator.runtime.write import Applied, Write
 from coordinator.transaction import metadata as records
@@ -92,6 +93,8 @@ class TransactionMachine:
         """Ids that the running check for expiry has not looked at."""
         self._found: list[str] = []
         self._expired: deque[str] = deque()
+        self._counted: TransactionsImage = EMPTY
+        self._census: Census[str, TransactionState] = Census(self._state_of)
 
     # -- the shard ------------------------------------------------------------------------------
 
@@ -134,6 +137,29 @@ class TransactionMachine:
         self._looking = None
         self._found.clear()
         self._expired.clear()
+
+    # -- figures --------------------------------------------------------------------------------
+
+    @property
+    def unwritten_count(self) -> int:
+        """Number of endings whose completion is to be written again."""
+        return len(self._unwritten)
+
+    @property
+    def open_counts(self) -> Mapping[TransactionState, int]:
+        """The committed ids with an open transaction by state, as last counted."""
+        return self._census.counts
+
+    def look(self, units: int) -> int:
+        """Go on with the census; the units left. A unit is an id."""
+        if self._shard is None:
+            return units
+        if not self._census.is_counting:
+            self._counted = self._shard.committed
+        return self._census.look(self._counted.open_ids, units)
+
+    def _state_of(self, transactional_id: str) -> tuple[TransactionState, int]:
+        return self._counted.transactions[transactional_id].state, 1
 
     # -- requests -------------------------------------------------------------------------------
 

@@ -113,6 +113,13 @@ class Markers:
         """The number of transactions whose markers are not all written."""
         return len(self._pending)
 
+    def unknown_count(self) -> int:
+        """The number of transactions that wait for a partition to have a leader."""
+        return sum(
+            any(self._leader_of(each) is ErrorCode.leader_not_available for each in partitions)
+            for partitions in self._retries.values()
+        )
+
     def begin(
         self,
         ending: Ending,

@@ -50,5 +50,7 @@ PREVIOUS_STATES: Final[Mapping[TransactionState, AbstractSet[TransactionState]]]
     S.PREPARE_EPOCH_FENCE: {S.ONGOING},
 }
 """By the next state. The one that an id begins with is EMPTY."""
+OPEN: Final = (S.ONGOING, *sorted(PREPARED))
+"""States of an id with a transaction that is not complete."""
 BY_NAME: Final = {state.kafka_name: state for state in TransactionState}
 assert PREVIOUS_STATES.keys() == set(TransactionState)

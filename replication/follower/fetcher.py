@@ -62,7 +62,6 @@ class Fetcher:
 
     def __init__(self, broker: FollowerBroker, failed: dict[TopicIdPartition, str]) -> None:
         self._broker = broker
-        self._counters = broker.counters
         self._quota = broker.quota
         self._config = broker.config
         self._clock = broker.clock
@@ -375,9 +374,7 @@ class Fetcher:
         if isinstance(appended, ErrorCode):
             self._fail(state, appended.name)
             return None
-        self._counters.replication_bytes_in += len(records)
-        if self._quota.is_throttled(state.key):
-            self._quota.record(len(records))
+        self._broker.replicated(state.key, len(records))
         is_stuck = len(records) > 0 and appended.end_offset == state.fetch_offset
         state.lag = max(0, fetched.high_watermark - appended.end_offset)
         self._continue(state, log)

@@ -45,12 +45,20 @@ class FollowerBroker(msgspec.Struct, frozen=True, kw_only=True):
     broker_epoch: Callable[[], BrokerEpoch | None]
     partition_of: Callable[[TopicIdPartition], Partition | None]
     counters: Counters
+    is_added: Callable[[TopicIdPartition], bool]
+    """True for a partition to which a reassignment adds the replica here."""
     quota: ReplicationQuota
     took: Callable[[TopicIdPartition, bool], None]
     """Called after an append or a truncation, with True if the high watermark was raised."""
     disk_failed: Callable[[TopicIdPartition, Exception], None]
     """Called for a partition that has failed by its disk, with the OSError, OutOfSpaceError or
     FsyncError."""
+
+    def replicated(self, key: TopicIdPartition, records_bytes: int) -> None:
+        """Count records that were appended."""
+        self.counters.replicated(records_bytes, is_added=self.is_added(key))
+        if self.quota.is_throttled(key):
+            self.quota.record(records_bytes)
 
     def fetch_request(self, part: SessionRequest) -> ReplicaFetchRequest:
         """The Fetch of the next part of a session."""

@@ -140,7 +140,7 @@ class Appends:
         results = {key: step.result for key, step in steps.items()}
         gate, withdraw = FlushGate(answer), None
         for key, batch in batches.items():
-            self._counters.appended(results[key], len(batch.buffer))
+            self._counters.appended(results[key], len(batch.buffer), key[0])
         for key, step in steps.items():
             self._flush(key, step, gate)
         gate.open()
@@ -161,7 +161,7 @@ class Appends:
         """
         partition = self._partition_of(key)
         step = append_batch(partition, batch, LEADER_ALONE, self._clock, source)
-        self._counters.appended(step.result, len(batch.buffer))
+        self._counters.appended(step.result, len(batch.buffer), key[0])
         if step.changed is not None:
             self._on_appended(key, _unawaited)
         self._follow(key, step)
@@ -213,7 +213,7 @@ class Appends:
             source = AppendSource(guard=guards.get(key))
             step = append_batch(partition, checked, required_acks, self._clock, source)
             results[key] = step.result
-            self._counters.appended(step.result, len(batch.buffer))
+            self._counters.appended(step.result, len(batch.buffer), key[0])
             self._flush(key, step, gate)
             if watched is not None:
                 produce.add({key: _awaited(step.result)})

@@ -95,7 +95,7 @@ class Fetches:
             max_bytes: of all records, unless the first batch is larger.
             answer: called once; it has the reads and their records.
         """
-        self._counters.fetch_requests += len(wanted)
+        self._counters.read(wanted)
         withdraw = None
         reads = self._read(params, wanted, max_bytes, updates_replicas=True)
         if is_answered_at_once(params, [read.row for read in reads]):
@@ -136,7 +136,7 @@ class Fetches:
             park: called with what ends the wait, None if it is over.
             resume: called once behind a wait, with the reads to answer with.
         """
-        self._counters.fetch_requests += len(wanted)
+        self._counters.read(wanted)
         reads: list[PartitionRead] = []
         records_bytes, is_at_once = 0, not wanted
         request = _Fetch(wanted, max_bytes, resume=resume)
@@ -224,7 +224,7 @@ class Fetches:
             if read.failure is not None:
                 self._on_failure(read.wanted.key, read.failure)
             if read.row.code is ErrorCode.corrupt_message:
-                self._counters.failed_fetch_requests += 1
+                self._counters.failed_read(read.wanted.key[0])
         return reads
 
     def is_throttled(self, partition: TopicIdPartition, replica_id: NodeId) -> bool:

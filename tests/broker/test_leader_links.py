@@ -56,6 +56,7 @@ class Node:
         self.fetchers = Fetchers(
             FollowerBroker(
                 counters=Counters(),
+                is_added=lambda _: False,
                 quota=ReplicationQuota(QuotaWindow(), self.clock),
                 node_id=2,
                 config=ReplicaFetchConfig(backoff_ms=BACKOFF_MS, **config),

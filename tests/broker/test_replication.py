@@ -78,7 +78,7 @@ class Pair:
         self._requests = FrameReader(1 << 20)
         table = apis(ListenerKind.BROKER, self.leader.broker.apis)
         self._kernel = ServerConnection(table, 1 << 20)
-        metadata = MetadataLog()
+        self.metadata = metadata = MetadataLog()
         registered(metadata, 1)
         registered(metadata, 2)
         metadata.topic(replicas=(1, 2), partitions=partitions)
@@ -87,6 +87,12 @@ class Pair:
         self.leader.step(BrokerEpochChanged(BrokerEpoch(1)), published)
         self.leader.connect(CLIENT)
         self._waiting = self.follower.step(BrokerEpochChanged(BrokerEpoch(2)), published)
+
+    def publish(self) -> None:
+        """Give both brokers the newest image."""
+        published = ImagePublished(*self.metadata.take())
+        self.leader.step(published)
+        self._waiting += self.follower.step(published)
 
     def replicate(self) -> list[Effect]:
         """Carry messages between the brokers until none is under way; all effects on the way."""

@@ -4,20 +4,19 @@ from typing import Any
 
 import pytest
 
-from broker import broker
 from broker.events import ConnectionOpened, StopRequested
-from broker.records_counts import DelayedCount, LogSize, SessionCount, log_sizes
+from broker.largest_logs import LogSize, LogSizes
+from broker.records_counts import DelayedCount, SessionCount
 from broker.replicas import replica_views
 from broker.replicas.replica_views import FollowerView, FutureLogView, ReplicaFetchView, SegmentView
 from metadata.features import METADATA_VERSION_MAX
 from metadata.records import FeatureLevelRecord
-from simulator.cluster.memory_vfs import MemoryVfs
 from tests.broker.brokers import LOG_DIR, Driven
 from tests.broker.fronts import LISTENER
 from tests.broker.metadata_log import D2, A, B
 from tests.broker.test_broker import append, list_offsets
 from tests.broker.test_replication import BATCH_BYTES, Pair, fetch, produce
-from tests.storage.test_unified_log import NOW, opened, produced
+from tests.storage.test_unified_log import produced
 from wire.api_keys import ALTER_REPLICA_LOG_DIRS, FETCH, LIST_OFFSETS, PRODUCE
 from wire.messages import codec
 from wire.types import TopicId
@@ -194,7 +193,7 @@ def test_a_failed_log_directory() -> None:
     assert (view.role, view.error, view.log) == ("offline", "KAFKA_STORAGE_ERROR", None)
     assert (view.leader_epoch, view.leader_id) == (0, None)
     counts = driven.broker.counts()
-    assert (counts.offline_replicas, counts.offline_log_dirs, counts.logs) == (1, 1, ())
+    assert (counts.offline_replicas, len(counts.failed_log_dirs), counts.logs) == (1, 1, LogSizes())
     driven.metadata.remove()
     driven.publish()
     assert driven.broker.counts().offline_replicas == 0
@@ -253,7 +252,9 @@ def test_counts_of_records_and_requests() -> None:
     assert counts.accepted == {LISTENER: 2}
     assert counts.sessions == SessionCount(open=1, partitions=1, evicted=0), "the follower's"
     assert counts.queued_bytes_max == 64 << 20
-    assert counts.logs == (LogSize("a", 0, BATCH_BYTES, 0, 2, 1, 0),)
+    assert counts.logs == LogSizes(logs=(LogSize("a", 0, BATCH_BYTES, 0, 2, 1),))
+    assert counts.counters.reassignment_bytes_out == 0
+    assert counts.counters.topics == {}, "for another thread"
 
 
 def test_the_time_in_which_a_connection_waited_for_memory() -> None:
@@ -266,14 +267,6 @@ def test_the_time_in_which_a_connection_waited_for_memory() -> None:
     assert (counts.depleted_ns, counts.queued_bytes) == (300, memory.size_bytes)
 
 
-def test_producers_of_a_log_are_counted() -> None:
-    log = opened(MemoryVfs())
-    log.append_as_leader(produced(NOW, producer=5), 3, NOW)
-    log.append_as_leader(produced(NOW, producer=6), 3, NOW)
-    (size,) = log_sizes([(("a", 0), log)])
-    assert size.producer_count == 2
-
-
 def test_requests_that_wait_and_the_bytes_that_they_hold() -> None:
     pair = Pair()
     pair.request(PRODUCE, 13, produce(-1))
@@ -283,16 +276,31 @@ def test_requests_that_wait_and_the_bytes_that_they_hold() -> None:
     assert counts.queued_bytes == 0, "its records are in the log"
 
 
-def test_the_sizes_of_very_many_logs_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    driven = Driven()
-    driven.metadata.topic(partitions=2)
-    driven.start()
-    monkeypatch.setattr(broker, "LOGS_MAX", 2)
-    logs = driven.broker.counts().logs
-    assert logs is not None
-    assert [(each.topic, each.partition) for each in logs] == [("a", 0), ("a", 1)]
-    monkeypatch.setattr(broker, "LOGS_MAX", 1)
-    assert driven.broker.counts().logs is None
+def test_the_counts_of_a_topic_go_with_it() -> None:
+    pair = replicated()
+    pair.request(FETCH, 17, fetch())
+    pair.replicate()
+    (topic,) = pair.leader.broker.counts().topics.told
+    assert (topic.topic, topic.counters.bytes_in, topic.counters.bytes_out) == (
+        "a", BATCH_BYTES, BATCH_BYTES
+    )  # fmt: skip
+    assert topic.counters.messages_in == 2
+    assert topic.counters.fetch_requests > 1, "those of followers too"
+    pair.metadata.remove(A)
+    pair.publish()
+    assert pair.leader.broker._counters.topics == {}
+
+
+def test_bytes_of_a_reassignment() -> None:
+    pair = Pair()
+    pair.metadata.change(replicas=(1, 2), adding_replicas=(2,))
+    pair.publish()
+    pair.request(PRODUCE, 13, produce(1))
+    pair.replicate()
+    leader, follower = pair.leader.broker.counts(), pair.follower.broker.counts()
+    assert leader.counters.reassignment_bytes_out == BATCH_BYTES
+    assert follower.counters.reassignment_bytes_in == BATCH_BYTES
+    assert (leader.counters.reassignment_bytes_in, leader.counters.bytes_out) == (0, 0)
 
 
 def test_connections_are_counted_by_listener() -> None:

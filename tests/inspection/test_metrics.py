@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -9,21 +10,36 @@ import msgspec
 
 from broker.cleaning.cleaner_counts import CleanerCounts
 from broker.clients.client_quotas import ClientRate
-from broker.clients.request_metrics import FETCH_FOLLOWER, KindCounts, RequestTimes
+from broker.clients.request_metrics import (
+    FETCH_FOLLOWER,
+    VERIFICATION,
+    KindCounts,
+    RequestTimes,
+)
 from broker.effects import SendParts
-from broker.records_counts import DelayedCount, LogSize, QuotaRates, RecordsCounts, SessionCount
+from broker.largest_logs import LogSize, LogSizes
+from broker.records_counts import (
+    DelayedCount,
+    QuotaRates,
+    RecordsCounts,
+    SessionCount,
+    TopicCounts,
+    TopicsCounted,
+)
 from inspection.metrics import ACTIVE, NodeMetrics, camel_case
 from inspection.recorder import Recorder
 from inspection.running_node import RunningNode
 from metadata.features import CONTROLLER_FEATURES
+from network.served_requests import ServedRequests
 from replication.counters import Counters
 from tests.broker.test_broker import list_offsets
 from tests.inspection.conftest import ready_world
 from tests.inspection.records import Beside
 from tests.inspection.test_api import write_snapshot
+from tests.inspection.test_coordinator_metrics import GROUPS, TRANSACTIONS
 from tests.inspection.test_recorder import core_of
 from tests.kernel.harness import World
-from wire.api_keys import FETCH, LIST_OFFSETS, PRODUCE
+from wire.api_keys import FETCH, LIST_OFFSETS, PRODUCE, VOTE
 
 MS = 1_000_000
 DOCUMENT = Path(__file__).parents[2] / "docs" / "running.md"
@@ -49,7 +65,9 @@ def scraped(recorder: Recorder | None = None) -> dict[str, float]:
     assert leader is not None
     kernel = world.kernel(leader)
     counts = served_counts(kernel)
-    return scraped_of(RunningNode(kernel, world._now, recorder=recorder), counts)
+    node = RunningNode(kernel, world._now, recorder=recorder)
+    node.expired = {"PLAINTEXT": 1}
+    return scraped_of(node, counts)
 
 
 def served_counts(kernel: Any) -> RecordsCounts:
@@ -65,6 +83,7 @@ def served_counts(kernel: Any) -> RecordsCounts:
         quotas=QUOTAS,
         longest_turn_ns=1_500_000.0,
         longest_turn_ever_ns=2_500_000,
+        topics=TopicsCounted((TopicCounts("t", Counters(*range(1, 23))),)),
     )
 
 
@@ -199,7 +218,7 @@ def test_features_are_named_as_kafka_names_them() -> None:
 
 
 def test_counts_of_records_under_kafkas_names() -> None:
-    counters = Counters(*range(1, 20))
+    counters = Counters(*range(1, 23))
     counts = records_counts(counters)
     world = ready_world()
     values = scraped_of(RunningNode(world.kernel(1), world._now), counts)
@@ -218,14 +237,13 @@ def test_counts_of_records_under_kafkas_names() -> None:
         (manager + "isrexpands_total", counters.isr_expands),
         (manager + "failedisrupdates_total", counters.failed_isr_updates),
         ('kafka_network_requestmetrics_requests_total{request="Produce",version="9"}', 21),
-        ('kafka_network_requestmetrics_requests_total{request="Fetch",version="17"}', 22),
         ('kafka_server_socketservermetrics_connection_count{listener="PLAINTEXT"}', 23),
         ('kafka_server_socketservermetrics_connection_count{listener="OTHER"}', 0),
         ('kafka_server_socketservermetrics_connection_creation_total{listener="OTHER"}', 24),
         ('kafka_server_socketservermetrics_connection_close_total{listener="OTHER"}', 24),
         ('kafka_server_socketservermetrics_connection_close_total{listener="PLAINTEXT"}', 100),
         (manager + "offlinereplicacount", 26),
-        ("kafka_log_logmanager_offlinelogdirectorycount", 27),
+        ("kafka_log_logmanager_offlinelogdirectorycount", 2),
         (delayed("purgatorysize", "Produce"), 28),
         (delayed("numdelayedoperations", "Produce"), 29),
         (delayed("purgatorysize", "Fetch"), 30),
@@ -246,12 +264,19 @@ def test_counts_of_records_under_kafkas_names() -> None:
         ('kafka_log_log_logstartoffset{partition="1",topic="t"}', 37),
         ('kafka_log_log_logendoffset{partition="1",topic="t"}', 38),
         ('kafka_log_log_numlogsegments{partition="1",topic="t"}', 39),
+        ("kraftline_logs_left_out", 82),
+        (topics + 'bytesin_total{topic="u"}', 83),
+        (topics + 'bytesout_total{topic="t"}', 84),
+        ("kraftline_topics_left_out", 85),
+        (topics + "reassignmentbytesin_total", counters.reassignment_bytes_in),
+        (topics + "reassignmentbytesout_total", counters.reassignment_bytes_out),
     ):
         assert values[name] == value, name
     assert quota("throttle_time", "Produce", "u", "") not in values
-    many = msgspec.structs.replace(counts, logs=None, quotas=QuotaRates())
+    assert topics + 'bytesin_total{topic="t"}' not in values, "nothing of it"
+    many = msgspec.structs.replace(counts, quotas=QuotaRates())
     values = scraped_of(RunningNode(world.kernel(1), world._now), many)
-    absent = ("kafka_log_log_", "kafka_server_quota_", "kafka_server_request_exempt")
+    absent = ("kafka_server_quota_", "kafka_server_request_exempt")
     assert not [name for name in values if name.startswith(absent) or "replication_byte" in name]
 
 
@@ -264,7 +289,12 @@ def records_counts(counters: Counters) -> RecordsCounts:
     """Numbers of which each is another."""
     return RecordsCounts(
         counters=counters,
-        requests={(PRODUCE, 9): 21, (FETCH, 17): 22},
+        requests={
+            (PRODUCE, 9): 21,
+            (FETCH, 17): 22,
+            (FETCH_FOLLOWER, 17): 4,
+            (VERIFICATION, 5): 6,
+        },
         request_times={
             PRODUCE: KindCounts(9, (times(41), times(42))),
             FETCH: KindCounts(2, (times(43),)),
@@ -282,7 +312,7 @@ def records_counts(counters: Counters) -> RecordsCounts:
         queued_requests=61,
         sessions=SessionCount(62, 63, 64),
         offline_replicas=26,
-        offline_log_dirs=27,
+        failed_log_dirs=frozenset({"/a", "/b"}),
         remaining_logs={"/a": 46, "/b": 0},
         remaining_segments={("/a", 0): 47, ("/a", 1): 0},
         produce=DelayedCount(28, 29),
@@ -303,12 +333,21 @@ def records_counts(counters: Counters) -> RecordsCounts:
             since_last_run_ms=79,
             uncleanable={"/a": (80, 81), "/b": (0, 0)},
         ),
-        logs=(LogSize("t", 1, 36, 37, 38, 39, 40), LogSize("u", 0, 1, 1, 1, 1, 5)),
+        groups=GROUPS,
+        transactions=TRANSACTIONS,
+        logs=LogSizes(
+            logs=(LogSize("t", 1, 36, 37, 38, 39), LogSize("u", 0, 1, 1, 1, 1)),
+            left_out=82,
+            producer_ids=45,
+        ),
+        topics=TopicsCounted(
+            (TopicCounts("u", Counters(bytes_in=83)), TopicCounts("t", Counters(bytes_out=84))), 85
+        ),
     )
 
 
 def test_refusals_waits_and_sessions_under_kafkas_names() -> None:
-    counters = Counters(*range(1, 20))
+    counters = Counters(*range(1, 23))
     world = ready_world()
     values = scraped_of(RunningNode(world.kernel(1), world._now), records_counts(counters))
     topics = "kafka_server_brokertopicmetrics_"
@@ -376,19 +415,34 @@ def test_a_large_request_alone_leaves_nothing_available() -> None:
 def test_requests_under_kafkas_names() -> None:
     world = ready_world()
     counts = records_counts(Counters())
-    values = scraped_of(RunningNode(world.kernel(1), world._now), counts)
+    node = RunningNode(world.kernel(1), world._now)
+    node.served = served()
+    values = scraped_of(node, counts)
     for name, value in (
-        (request_metric("errors_total", "Produce", error="NONE"), 51),
+        (request_metric("requests_total", "FetchConsumer", version="17"), 22),
+        (request_metric("requests_total", "FetchFollower", version="17"), 4 + 3),
+        (request_metric("requests_total", "Fetch", version="17"), 22 + 4 + 3),
+        (request_metric("requests_total", "AddPartitionsToTxnVerification", version="5"), 6),
+        (request_metric("requests_total", "Vote", version="2"), 1),
+        (request_metric("errors_total", "Vote", error="INVALID_REQUEST"), 8),
+        (request_metric("errors_total", "Produce", error="NONE"), 51 + 9),
         (request_metric("errors_total", "Fetch", error="UNKNOWN_TOPIC_OR_PARTITION"), 52),
         (request_metric("totaltimems_count", "Produce"), 9),
-        (request_metric("requestqueuetimems_count", "Fetch"), 5),
+        (request_metric("requestqueuetimems_count", "Fetch"), 5 + 3),
         (request_metric("requestqueuetimems_count", "FetchConsumer"), 2),
-        (request_metric("requestqueuetimems_count", "FetchFollower"), 3),
+        (request_metric("requestqueuetimems_count", "FetchFollower"), 3 + 3),
         (request_metric("requestqueuetimems", "Produce", quantile="0.50"), 41.5),
         (request_metric("requestqueuetimems", "Produce", quantile="0.999"), 42),
         (request_metric("requestqueuetimems", "FetchConsumer", quantile="0.50"), 43),
-        (request_metric("requestqueuetimems", "FetchFollower", quantile="0.50"), 44),
-        (request_metric("requestqueuetimems", "Fetch", quantile="0.50"), 43.5),
+        (request_metric("requestqueuetimems", "FetchFollower", quantile="0.50"), (44 + 70) / 2),
+        (request_metric("requestqueuetimems", "Fetch", quantile="0.50"), 44),
+        (request_metric("responsesendtimems", "FetchFollower", quantile="0.999"), 444),
+        (request_metric("requestqueuetimems", "Vote", quantile="0.50"), 1),
+        (request_metric("localtimems", "Vote", quantile="0.50"), 2),
+        (request_metric("remotetimems", "Vote", quantile="0.50"), 3),
+        (request_metric("totaltimems", "Vote", quantile="0.50"), 6),
+        (request_metric("throttletimems", "Vote", quantile="0.50"), 0),
+        (request_metric("requestbytes", "Vote", quantile="0.50"), 80),
         (request_metric("localtimems", "FetchConsumer", quantile="0.50"), 143),
         (request_metric("remotetimems", "FetchConsumer", quantile="0.50"), 243),
         (request_metric("responsequeuetimems", "FetchConsumer", quantile="0.50"), 343),
@@ -398,6 +452,31 @@ def test_requests_under_kafkas_names() -> None:
         (request_metric("requestbytes", "FetchConsumer", quantile="0.50"), 643),
     ):
         assert values[name] == value, name
+    for name in ("responsequeuetimems", "responsesendtimems"):
+        assert request_metric(name, "Vote", quantile="0.50") not in values
+        assert request_metric(f"{name}_count", "Vote") not in values
+
+
+def served() -> ServedRequests:
+    """Requests of a controller; their times are ms."""
+    found = ServedRequests()
+    found.requests = {(VOTE, 2): 1, (FETCH, 17): 3}
+    found.errors = {(VOTE, 42): 8, (PRODUCE, 0): 9}
+    found.rows = {
+        VOTE: deque([(0, 1 * MS, 3 * MS, 6 * MS, 80)]),
+        FETCH: deque([(0, 70 * MS, 70 * MS, 70 * MS, 90)]),
+    }
+    return found
+
+
+def test_a_controller_alone_tells_of_its_requests_and_a_silent_broker_of_none() -> None:
+    world = ready_world()
+    node = RunningNode(world.kernel(1), world._now)
+    assert not [name for name in scraped_of(node) if "requestmetrics" in name]
+    node.config = msgspec.structs.replace(node.config, is_broker=False)
+    node.served = served()
+    values = scraped_of(node)
+    assert values[request_metric("requests_total", "Vote", version="2")] == 1
 
 
 def times(number: int) -> RequestTimes:

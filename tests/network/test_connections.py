@@ -102,6 +102,7 @@ def test_an_idle_connection_is_closed_and_one_in_use_is_not() -> None:
     assert not idle.is_open
     assert used.is_open
     assert len(world.kernel(1).connections) == 1
+    assert world.kernel(1).connections.expired == {"PLAINTEXT": 1}
 
 
 def test_an_answer_begins_the_idle_time_anew() -> None:

@@ -20,15 +20,16 @@ BODY = api_versions_body(APIS[ListenerKind.BROKER])
 class Served:
     """Connections whose requests are answered at once after a time, or kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, controllers: tuple[str, ...] = (), *, is_serving: bool = True) -> None:
         self.now_ns = 5
         self.kept: list[Any] = []
         self.handling_ns: list[int | None] = []
         self.effects: list[Any] = []
         limits, clock = ConnectionLimits(), Clock(Now(0, 0))
-        self.connections = Connections(APIS, (), limits, clock, self.effects, self._serve)
-        self.connections.serve_clients()
-        self.connections.opened(1, "PLAINTEXT", "127.0.0.1")
+        self.connections = Connections(APIS, controllers, limits, clock, self.effects, self._serve)
+        if is_serving:
+            self.connections.serve_clients()
+        self.connections.opened(1, *(controllers or ("PLAINTEXT",)), "127.0.0.1")
 
     def _serve(self, client: object, request: object, answered: Any) -> None:
         handling_ns = self.handling_ns.pop(0)
@@ -50,8 +51,8 @@ class Served:
         return found
 
 
-def timed() -> Served:
-    served = Served()
+def timed(controllers: tuple[str, ...] = (), *, is_serving: bool = True) -> Served:
+    served = Served(controllers, is_serving=is_serving)
     served.connections.nanoseconds = lambda: served.now_ns
     return served
 
@@ -76,6 +77,53 @@ def test_a_step_ends_behind_the_answer_that_exceeds_its_bytes(monkeypatch: Any) 
     answer = frame(codec.encode_response(API_VERSIONS, 4, 1, BODY))
     monkeypatch.setattr(connections, "RESPONSE_BYTES_PER_STEP", len(answer))
     assert len(served.receive(0, 0, 0)) == 2
+
+
+def test_requests_at_a_controller_have_times_and_others_do_not() -> None:
+    served = timed()
+    served.receive(10, 300)
+    found = served.connections.served
+    assert (found.requests, found.rows) == ({}, {})
+    assert found.errors == {(API_VERSIONS, 0): 2}
+
+
+def test_times_of_requests_at_a_controller() -> None:
+    served = timed(("CONTROLLER",))
+    served.receive(10, 300)
+    served.now_ns = 1_000
+    served.receive(None)
+    served.now_ns += 70
+    served.kept.pop()(BODY)
+    found, size = served.connections.served, len(REQUEST) - 4
+    assert found.requests == {(API_VERSIONS, 4): 3}
+    assert found.count(API_VERSIONS) == 3
+    assert found.count(API_VERSIONS + 1) == 0
+    assert [*found.rows[API_VERSIONS]] == [
+        (5, 5, 15, 15, size),
+        (5, 15, 315, 315, size),
+        (1_000, 1_000, 1_000, 1_070, size),
+    ]
+
+
+def test_a_request_that_waits_for_its_turn_is_received_before(monkeypatch: Any) -> None:
+    monkeypatch.setattr(connections, "REQUESTS_PER_STEP", 1)
+    served = timed(("CONTROLLER",))
+    served.receive(10, 20)
+    served.now_ns = 100
+    served.connections.tick()
+    assert [row[:2] for row in served.connections.served.rows[API_VERSIONS]] == [(5, 5), (5, 100)]
+
+
+def test_what_was_held_is_received_when_it_is_served() -> None:
+    served = timed(("CONTROLLER",), is_serving=False)
+    served.handling_ns = [10]
+    served.connections.opened(2, "PLAINTEXT", "127.0.0.1")
+    served.connections.received(2, REQUEST)
+    client = served.connections._clients[2]
+    assert client.received_ns == 0
+    served.now_ns = 70
+    served.connections.serve_clients()
+    assert client.received_ns == 70
 
 
 def test_without_a_clock_no_time_is_measured() -> None:

@@ -192,6 +192,7 @@ class Follower:
         self.quota = ReplicationQuota(QuotaWindow(), self.clock)
         broker = FollowerBroker(
             counters=Counters(),
+            is_added=lambda _: False,
             quota=self.quota,
             node_id=node_id,
             config=ReplicaFetchConfig(backoff_ms=BACKOFF_MS, **config),

@@ -19,7 +19,7 @@ from tests.replication.partitions import LAG_MS, WALL_MS
 from tests.replication.test_replica_manager import ALONE, PAIR, answer, expansion
 from tests.storage.test_unified_log import produced
 from wire.errors import ErrorCode
-from wire.types import NodeId
+from wire.types import NodeId, TopicId
 
 PROPOSED = ProposedIsr(leader_epoch=1, partition_epoch=1, isr=(), leader_recovery_state=0)
 COMMITTED = CommittedPartitionState((1, 2))
@@ -33,9 +33,9 @@ def test_appends_are_counted_with_their_records_and_bytes():
     batch = produced(WALL_MS, WALL_MS, WALL_MS)
     managed.append({T0: batch, T1: produced(WALL_MS)})
     managed.append({T0: batch})
-    assert managed.counters == Counters(
-        messages_in=6, bytes_in=2 * len(batch.buffer), produce_requests=3
-    )
+    expected = Counters(messages_in=6, bytes_in=2 * len(batch.buffer), produce_requests=3)
+    assert managed.counters.of_all() == expected
+    assert managed.counters.topics == {T0[0]: expected}
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,9 @@ def test_appends_are_counted_with_their_records_and_bytes():
 )
 def test_errors_of_clients_and_moved_leaders_are_no_failures(code, count):
     counters = Counters()
-    counters.appended(AppendResult(code=code), 100)
-    assert (counters.produce_requests, counters.failed_produce_requests) == (1, count)
+    counters.appended(AppendResult(code=code), 100, T0[0])
+    for each in (counters, counters.topics[T0[0]]):
+        assert (each.produce_requests, each.failed_produce_requests) == (1, count)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ def test_errors_of_clients_and_moved_leaders_are_no_failures(code, count):
 def test_what_is_wrong_with_a_batch_is_counted(code, texts, field, count):
     counters = Counters()
     errors = tuple(RecordError(i, text) for i, text in enumerate(texts))
-    counters.appended(AppendResult(code=code, record_errors=errors), 100)
+    counters.appended(AppendResult(code=code, record_errors=errors), 100, T0[0])
     names = "bytes_rejected", "invalid_crcs", "invalid_offsets_or_sequences", "no_key_records"
     assert {n: getattr(counters, n) for n in names} == dict.fromkeys(names, 0) | {field: count}
 
@@ -110,6 +111,7 @@ def test_reads_are_counted_once_for_each_partition_of_a_request():
     (reads,) = managed.fetch((T0, 0))
     assert codes(reads) == [ErrorCode.none]
     assert managed.counters.fetch_requests == 3
+    assert managed.counters.of(T0[0]).fetch_requests == 3
 
 
 def test_a_damaged_log_fails_a_read():
@@ -117,13 +119,26 @@ def test_a_damaged_log_fails_a_read():
     managed.vfs[T0].open("/d/p-0/" + "0" * 20 + ".log").pwrite(b"\xff" * 12, 8)
     managed.fetch(want(T0, 0, max_bytes=1))
     assert managed.counters.failed_fetch_requests == 1
+    assert managed.counters.of(T0[0]).failed_fetch_requests == 1
 
 
 def test_records_that_are_sent_count_for_consumers_or_followers():
     counters = Counters()
-    counters.sent(3, is_to_follower=True)
-    counters.sent(5, is_to_follower=False)
-    assert counters == Counters(replication_bytes_out=3, bytes_out=5)
+    counters.sent_to_replica(3, is_added=False)
+    counters.sent_to_replica(4, is_added=True)
+    counters.sent(5, T0[0])
+    counters.replicated(6, is_added=False)
+    counters.replicated(7, is_added=True)
+    assert counters == Counters(
+        replication_bytes_out=7,
+        reassignment_bytes_out=4,
+        bytes_out=5,
+        replication_bytes_in=13,
+        reassignment_bytes_in=7,
+        topics={T0[0]: Counters(bytes_out=5)},
+    )
+    counters.forget([T0[0], TopicId(b"?" * 16)])
+    assert counters.topics == {}
 
 
 @pytest.mark.parametrize(

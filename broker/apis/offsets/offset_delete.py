@@ -11,7 +11,6 @@ from broker.apis.offsets.offset_topics import OffsetTopics, Rows, all_of, merged
 from broker.clients.call import Call, forget
 from broker.coordinators.groups import GroupCoordinator, machine_of
 from coordinator.group.offsets.commits import NO_TOPIC_ID
-from coordinator.group.offsets.deletions import delete_offsets
 from coordinator.group.offsets.requests import TopicResult
 from metadata.image import Image
 from quorum_controller.bodies import NO_TIME
@@ -71,8 +70,8 @@ class OffsetDelete:
         if isinstance(shard, ApiError):
             answer(shard)
             return
-        rules = machine_of(shard).rules
-        shard.write(lambda groups: delete_offsets(groups, group_id, topics, rules), answer)
+        machine = machine_of(shard)
+        shard.write(lambda groups: machine.delete_offsets(groups, group_id, topics), answer)
         call.park(forget)
 
 

@@ -19,7 +19,7 @@ from broker.effects import Part
 from metadata.image import Image
 from network.clock import Clock
 from quorum_controller.security.authorization import Operation
-from replication.counters import Counters
+from replication.counters import Counters, is_added
 from replication.leader.fetch_params import FetchParams
 from replication.leader.fetch_session import (
     FetchContext,
@@ -36,7 +36,6 @@ from replication.leader.replica_selector import Reader
 from replication.replica_manager import ReplicaManager
 from replication.throttle import ReplicationQuota
 from storage.logs.unified_log import FetchIsolation
-from storage.segments.file_slice import FileSlice
 from wire.errors import ErrorCode
 from wire.messages.fetch_request import (
     BrokerFetchRequest,
@@ -127,15 +126,13 @@ class Fetch:
         wanted, refused = self._divided(call, request, partitions)
         call.partition_count = len(wanted) + len(refused)
         max_bytes = self._max_bytes(call, request)
-        is_follower = request.is_from_follower
-        call.kind = kind_of_fetch(is_from_follower=is_follower)
+        call.kind = kind_of_fetch(is_from_follower=request.is_from_follower)
+        follower_id = _follower_id(request)
         withdraw = self._manager.fetch(
             _params(version, request, max_bytes, call.listener),
             wanted,
             max_bytes=max_bytes,
-            answer=lambda reads: finished(
-                self._answer(call, context, refused, reads, is_follower=is_follower)
-            ),
+            answer=lambda reads: finished(self._answer(call, context, refused, reads, follower_id)),
         )
         call.park(withdraw)
 
@@ -165,8 +162,8 @@ class Fetch:
         partitions: Sequence[SessionPartition],
     ) -> Steps[None]:
         """Read many partitions, of a request or of its session, and answer."""
-        version, is_follower = call.header.api_version, request.is_from_follower
-        call.kind = kind_of_fetch(is_from_follower=is_follower)
+        version, follower_id = call.header.api_version, _follower_id(request)
+        call.kind = kind_of_fetch(is_from_follower=request.is_from_follower)
         wanted: list[WantedPartition] = []
         refused: list[FetchedPartition] = []
         for start in range(0, len(partitions), PIECE):
@@ -177,7 +174,7 @@ class Fetch:
             yield len(some)
 
         def resume(steps: Steps[Reads]) -> None:
-            call.go_on(self._resumed(call, context, refused, steps, is_follower=is_follower))
+            call.go_on(self._resumed(call, context, refused, steps, follower_id))
 
         max_bytes = self._max_bytes(call, request)
         reads = yield from self._manager.fetch_in_steps(
@@ -188,7 +185,7 @@ class Fetch:
             resume=resume,
         )
         if reads is not None:
-            yield from self._answer(call, context, refused, reads, is_follower=is_follower)
+            yield from self._answer(call, context, refused, reads, follower_id)
 
     def _resumed(
         self,
@@ -196,12 +193,11 @@ class Fetch:
         context: FetchContext,
         refused: Sequence[FetchedPartition],
         steps: Steps[Reads],
-        *,
-        is_follower: bool,
+        follower_id: NodeId | None,
     ) -> Steps[None]:
         """Read again behind a wait, and answer."""
         reads = yield from steps
-        yield from self._answer(call, context, refused, reads, is_follower=is_follower)
+        yield from self._answer(call, context, refused, reads, follower_id)
 
     # -- the request ----------------------------------------------------------------------------
 
@@ -266,20 +262,19 @@ class Fetch:
         context: FetchContext,
         refused: Sequence[FetchedPartition],
         reads: Sequence[PartitionRead],
-        *,
-        is_follower: bool,
+        follower_id: NodeId | None,
     ) -> Steps[None]:
         version, throttle_ms = call.header.api_version, 0
         leaders = CurrentLeaders(self._image(), call.listener)
         rows = [*(_row(version, read, leaders) for read in reads), *refused]
         if call.throttle is not None:
-            if is_follower:
+            if follower_id is not None:
                 call.throttle.exempted()
             else:
                 size_bytes = yield from count_response_bytes(version, context.preview(rows))
                 throttle_ms = call.throttle.fetched(size_bytes)
         response = context.throttled() if throttle_ms else context.respond(rows, self._clock.now_ms)
-        if is_follower and self._quota.is_used:
+        if follower_id is not None and self._quota.is_used:
             self._record_throttled(version, response.rows, reads)
         yield len(rows)
         pieces = yield from write_fetch_response(
@@ -288,10 +283,10 @@ class Fetch:
             throttle_time_ms=throttle_ms,
             code=response.code,
             session_id=response.session_id,
-            endpoints=() if is_follower else leaders.endpoints,  # as Kafka 4 answers
+            endpoints=leaders.endpoints if follower_id is None else (),  # as Kafka 4 answers
         )
-        unsent: dict[PartitionKey, FileSlice] = {
-            (read.row.topic, read.row.partition): read.records
+        unsent = {
+            (read.row.topic, read.row.partition): (read.wanted.key, read.records)
             for read in reads
             if read.records is not None
         }
@@ -300,13 +295,21 @@ class Fetch:
         for row, piece in zip(response.rows, pieces, strict=False):
             call.count(row.code)
             parts.append(piece)
-            records = unsent.pop((row.topic, row.partition), None)
-            if records is not None:
+            found = unsent.pop((row.topic, row.partition), None)
+            if found is not None:
+                key, records = found
                 parts.append(records)
-                self._counters.sent(records.size_bytes, is_to_follower=is_follower)
-        for records in unsent.values():
+                self._count(key, records.size_bytes, follower_id)
+        for _, records in unsent.values():
             records.close()
         call.answer_parts([*parts, pieces[-1]])
+
+    def _count(self, key: TopicIdPartition, records_bytes: int, follower_id: NodeId | None) -> None:
+        if follower_id is None:
+            self._counters.sent(records_bytes, key[0])
+        else:
+            added = is_added(self._image(), key, follower_id)
+            self._counters.sent_to_replica(records_bytes, is_added=added)
 
     def _record_throttled(
         self, version: int, rows: Sequence[FetchedPartition], reads: Sequence[PartitionRead]
@@ -320,6 +323,10 @@ class Fetch:
             and self._quota.is_throttled(key)
         ]
         self._quota.record(response_bytes(version, throttled))
+
+
+def _follower_id(request: BrokerFetchRequest) -> NodeId | None:
+    return NodeId(request.replica_id) if request.is_from_follower else None
 
 
 def _session_request(
@@ -367,7 +374,7 @@ def _params(
     else:
         isolation = FetchIsolation.HIGH_WATERMARK
     return FetchParams(
-        replica_id=NodeId(request.replica_id) if is_follower else None,
+        replica_id=_follower_id(request),
         replica_epoch=None if request.replica_epoch < 0 else BrokerEpoch(request.replica_epoch),
         max_wait_ms=request.max_wait_ms,
         min_bytes=min(request.min_bytes, max_bytes),

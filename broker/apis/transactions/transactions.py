@@ -13,6 +13,7 @@ from broker.apis.access import Access
 from broker.apis.named_partitions import key_of
 from broker.apis.transactions.producer_ids import InitProducerId, code_and_producer, known_code
 from broker.clients.call import Call, Handler
+from broker.clients.request_metrics import VERIFICATION
 from broker.producer_id_blocks import ProducerIdBlocks
 from broker_publisher.partition_view import INTERNAL_TOPICS
 from coordinator.records.kinds import CONSUMER_OFFSETS
@@ -175,7 +176,10 @@ class AddPartitionsToTxn:
         if call.header.api_version < BROKER_VERSION:
             self._serve_client(call)
         elif self._access.allows_cluster(call.caller, Operation.CLUSTER_ACTION):
-            self.add(call.body(), call.answer)
+            body = call.body()
+            if all(each.verify_only for each in body.transactions):
+                call.kind = VERIFICATION
+            self.add(body, call.answer)
         else:
             code = ErrorCode.cluster_authorization_failed
             call.answer(_response(code, {}))

@@ -26,6 +26,7 @@ from coordinator.group.classic.states import DEAD, PREPARING_REBALANCE, STABLE
 from coordinator.group.classic.syncing import Syncing
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.tombstones import group_tombstones
+from coordinator.group.counts import GroupCounts
 from coordinator.group.deadlines import Deadlines
 from coordinator.group.image import Group, SimpleGroup
 from coordinator.records.group import GroupMetadataValue
@@ -50,11 +51,12 @@ class ClassicGroups:
     appended at once, and its fate told.
     """
 
-    def __init__(self, settings: ClassicSettings) -> None:
+    def __init__(self, settings: ClassicSettings, counts: GroupCounts | None = None) -> None:
         self._settings = settings
         self._groups: dict[str, ClassicGroup] = {}
         self._deadlines: Deadlines[Wait] = Deadlines()
-        self._rebalance = Rebalance(settings, self._deadlines)
+        counts = GroupCounts() if counts is None else counts
+        self._rebalance = Rebalance(settings, self._deadlines, counts)
         self._joining = Joining(settings, self._rebalance)
         self._syncing = Syncing(self._rebalance)
         self._leaving = Leaving(self._rebalance)

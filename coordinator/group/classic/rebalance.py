@@ -32,6 +32,7 @@ from coordinator.group.classic.states import (
     STABLE,
     can_rebalance,
 )
+from coordinator.group.counts import GroupCounts
 from coordinator.group.deadlines import Deadlines
 from network.clock import Now
 from wire.errors import ErrorCode
@@ -58,10 +59,14 @@ class Rebalance:
     Args:
         settings: by Kafka's configs.
         deadlines: of all groups.
+        counts: raised here.
     """
 
-    def __init__(self, settings: ClassicSettings, deadlines: Deadlines[Wait]) -> None:
+    def __init__(
+        self, settings: ClassicSettings, deadlines: Deadlines[Wait], counts: GroupCounts
+    ) -> None:
         self._settings = settings
+        self._counts = counts
         self._deadlines = deadlines
 
     # Changes of members
@@ -161,6 +166,7 @@ class Rebalance:
             if group.answer_sync(member_id, responses.synced(group, member_id)):
                 self.await_heartbeat(group, member_id, now)
         group.transition(STABLE, now.wall_ms)
+        self._counts.completed_rebalances += 1
 
     def abandon_assignment(self, group: ClassicGroup, code: ErrorCode, now: Now) -> None:
         """Answer everyone that waits for its assignment with an error."""

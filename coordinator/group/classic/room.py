@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 from coordinator.group.classic import responses, views
 from coordinator.group.classic.change import Change
 from coordinator.group.classic.group import ClassicGroup
-from coordinator.group.classic.groups import ClassicGroups
+from coordinator.group.classic.groups import ClassicGroups, Known
 from coordinator.group.classic.rebalance import Wait
 from coordinator.group.classic.replies import Reply
 from coordinator.group.classic.requests import Join
 from coordinator.group.classic.rules import ClassicRules
 from coordinator.group.classic.settings import ClassicSettings
-from coordinator.group.classic.states import EMPTY
+from coordinator.group.classic.states import EMPTY, ClassicGroupState
+from coordinator.group.counts import GroupCounts
 from coordinator.group.image import GroupsImage
 from coordinator.runtime.shard import Shard
 from coordinator.runtime.write import Write
@@ -47,11 +48,14 @@ class ClassicRoom:
     Args:
         clock: of the broker.
         settings: by Kafka's configs.
+        counts: raised here; None for counts of its own.
     """
 
-    def __init__(self, clock: Clock, settings: ClassicSettings) -> None:
+    def __init__(
+        self, clock: Clock, settings: ClassicSettings, counts: GroupCounts | None = None
+    ) -> None:
         self._clock = clock
-        self._groups = ClassicGroups(settings)
+        self._groups = ClassicGroups(settings, counts)
         self._shard: Shard[GroupsImage] | None = None
         self.rules = ClassicRules(self._groups, clock)
         """For decisions about offsets."""
@@ -147,6 +151,11 @@ class ClassicRoom:
         """True if the group of the latest image has no members, and nobody joins it."""
         group = self.group(group_id)
         return group is None or group.state is EMPTY
+
+    def state(self, group_id: str, known: Known) -> ClassicGroupState | None:
+        """State of a group that an image has; None if it is no classic one."""
+        group = self._groups.view(group_id, known)
+        return None if group is None else group.state
 
     def described(self, group_id: str) -> Any:
         """A committed group for DescribeGroups; None if there is no classic one."""

@@ -114,6 +114,7 @@ class ClassicRequests:
             member_id=found.member.member_id,
             members=(),
         )
+        self._groups.raised(draft)
         if found.is_downgraded:
             self._groups.hand_over(group, rebalances=found.rebalances)
             return self._groups.undoable(draft, group, response)

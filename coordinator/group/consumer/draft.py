@@ -48,12 +48,14 @@ def applied(
 class GroupDraft:
     """The group that a decision works on: each record is applied as it is emitted."""
 
-    __slots__ = ("group", "records")
+    __slots__ = ("epochs_raised", "group", "records")
 
     def __init__(self, group: ConsumerGroup, records: Iterable[CoordinatorRecord] = ()) -> None:
         self.group = group
         self.records = list(records)
         """Records of this decision, those before the group began included."""
+        self.epochs_raised = 0
+        """Epochs that a member or its topics began: rebalances as Kafka counts them."""
 
     def emit(self, record: CoordinatorRecord) -> None:
         """Append and apply a record of a group that goes on."""

@@ -42,6 +42,7 @@ def raise_epoch(draft: GroupDraft, hashes: TopicHashes, cluster: Image, *, is_ra
     metadata_hash = hashes.of_group(group.topic_counts, cluster)
     if is_raised or metadata_hash != group.metadata_hash:
         draft.emit(epoch_record(group.group_id, group.group_epoch + 1, metadata_hash))
+        draft.epochs_raised += 1
 
 
 def resolve_regexes(

@@ -17,7 +17,7 @@ from kio.schema.list_groups.v5.response import ListedGroup
 from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.consumer.draft import GroupDraft
 from coordinator.group.consumer.epochs import resolve_regexes
-from coordinator.group.consumer.group import ConsumerGroup
+from coordinator.group.consumer.group import ConsumerGroup, GroupState
 from coordinator.group.consumer.heartbeat import HeartbeatResult, heartbeat
 from coordinator.group.consumer.leaving import leave, remove_members
 from coordinator.group.consumer.member import Member
@@ -34,7 +34,8 @@ from coordinator.group.consumer.requests import Heartbeat, HeartbeatAnswer
 from coordinator.group.consumer.responses import described_error, described_group, listed_group
 from coordinator.group.consumer.settings import ConsumerSettings, GroupSettings
 from coordinator.group.consumer.steps import Surroundings
-from coordinator.group.image import GroupsImage
+from coordinator.group.counts import GroupCounts
+from coordinator.group.image import Group, GroupsImage
 from coordinator.records.group import GroupMetadataKey, GroupMetadataValue
 from coordinator.records.schema import CoordinatorRecord
 from coordinator.runtime.shard import Shard
@@ -75,6 +76,7 @@ class ConsumerGroups:
         cluster: gives the metadata as it is.
         configs: gives the configs of a group.
         classic: classic groups of the shard.
+        counts: raised here; None for counts of its own.
     """
 
     def __init__(
@@ -84,12 +86,15 @@ class ConsumerGroups:
         cluster: Callable[[], Image],
         configs: Callable[[str], Mapping[str, str]],
         classic: ClassicNeighbour,
+        *,
+        counts: GroupCounts | None = None,
     ) -> None:
         self._clock = clock
         self._settings = settings
         self._cluster = cluster
         self._configs = configs
         self._classic = classic
+        self._counts = GroupCounts() if counts is None else counts
         self._shard: Shard[GroupsImage] | None = None
         self._hashes = TopicHashes()
         self._new_topics = _NewTopics()
@@ -164,6 +169,11 @@ class ConsumerGroups:
         group = self.active.committed.groups.get(group_id)
         return listed_group(group) if isinstance(group, ConsumerGroup) else None
 
+    def state(self, group_id: str, known: Group) -> GroupState | None:
+        """State of a group that an image has; None if it is no consumer group."""
+        del group_id
+        return known.state if isinstance(known, ConsumerGroup) else None
+
     def _heartbeat(
         self, image: GroupsImage, request: Heartbeat, may_describe: Callable[[str], bool]
     ) -> Write[HeartbeatAnswer] | ApiError:
@@ -188,6 +198,7 @@ class ConsumerGroups:
         if result.has_compared_topics:
             self.has_compared(result.group, around)
         self._begin_resolution(group_id, result, around, may_describe)
+        self.raised(draft)
         return Write(response=result.answer, records=result.records)
 
     def _draft(self, image: GroupsImage, request: Heartbeat) -> GroupDraft | ApiError:
@@ -271,6 +282,10 @@ class ConsumerGroups:
             if not left:
                 self._compared.pop(group.group_id, None)
         return self.undoable(draft, group, response)
+
+    def raised(self, draft: GroupDraft) -> None:
+        """Count the rebalances that a decision begins."""
+        self._counts.consumer_rebalances += draft.epochs_raised
 
     def hand_over(self, group: ConsumerGroup, *, rebalances: bool) -> None:
         """Forget a group that a decision makes a classic one."""
@@ -383,6 +398,7 @@ class ConsumerGroups:
         draft = GroupDraft(group)
         resolve_regexes(draft, resolution.result(), around.hashes, around.cluster)
         self.has_compared(draft.group, around)
+        self.raised(draft)
         return Write(response=None, records=tuple(draft.records))
 
     def _group_settings(self, group_id: str) -> GroupSettings:

@@ -6,6 +6,7 @@ import pytest
 
 from broker.apis.transactions.transaction_lists import DescribeTransactions, ListTransactions
 from broker.apis.transactions.transactions import AddOffsetsToTxn, AddPartitionsToTxn, EndTxn
+from broker.clients.request_metrics import VERIFICATION
 from coordinator.records.kinds import CONSUMER_OFFSETS
 from coordinator.runtime.shards import partition_for
 from quorum_controller.security.authorization import AccessRules, Operation, ResourceType
@@ -55,7 +56,9 @@ class Asked:
     def ask(self, api_key, version, body):
         """The answer, and whether it came before the commit."""
         answers = []
-        self.handlers[api_key].serve(call_of(api_key, version, body, answers))
+        call = call_of(api_key, version, body, answers)
+        self.handlers[api_key].serve(call)
+        self.kind = call.kind
         is_early = bool(answers)
         self.coordinator.log.commit(self.coordinator.shard)
         (answer,) = answers
@@ -202,8 +205,10 @@ def test_brokers_ask_for_several_ids_and_may_only_verify():
     asked = Asked()
     mapping = CODE.invalid_producer_id_mapping
     assert asked.add(names=("x", "y")) == {("x", "a", 0): NONE, ("y", "a", 0): mapping}
+    assert asked.kind == ADD_PARTITIONS_TO_TXN
     found = asked.add(partitions=(("a", 0), ("a", 1)), verify_only=True)
     assert found == {("x", "a", 0): NONE, ("x", "a", 1): CODE.transaction_abortable}
+    assert asked.kind == VERIFICATION
     assert asked.partitions() == {("a", 0)}
     assert asked.add(names=()) == {}
 

@@ -1,6 +1,5 @@
 """The quota of time charges what the kernel answers, and its answers say the throttle time."""
 
-from collections import deque
 from dataclasses import fields
 from datetime import timedelta
 from typing import Any
@@ -9,6 +8,7 @@ import pytest
 from immutables import Map
 
 from broker.clients.kernel_answers import FIELD, Asked, asked, with_throttle_time
+from broker.clients.request_metrics import RequestMetrics
 from broker.effects import SetReading
 from network.clock import Now
 from tests.broker.fronts import Fronts, api_versions, request
@@ -19,6 +19,7 @@ from wire.messages import codec
 from wire.messages.conversion import default_entity
 
 SECOND_NS = 1_000_000_000
+TIMES = (0, 0, 0)
 
 
 def encoded(key: int, version: int) -> bytes:
@@ -32,7 +33,7 @@ def encoded(key: int, version: int) -> bytes:
 )
 def test_an_answer_gets_its_throttle_time_and_nothing_else_changes(key: int, version: int) -> None:
     before = codec.decode_response(key, version, encoded(key, version))
-    answer = with_throttle_time(Asked(key, version, None), encoded(key, version), 1_234)
+    answer = with_throttle_time(Asked(key, version, None, TIMES), encoded(key, version), 1_234)
     number, body = codec.decode_response(key, version, answer)
     assert (number, body.throttle_time) == (7, timedelta(milliseconds=1_234))
     others = [field.name for field in fields(body) if field.name != FIELD]
@@ -45,22 +46,25 @@ def test_an_answer_gets_its_throttle_time_and_nothing_else_changes(key: int, ver
 )
 def test_an_answer_without_the_field_has_no_throttle_time(key: int, version: int) -> None:
     content = encoded(key, version)
-    assert with_throttle_time(Asked(key, version, None), content, 5) == content
+    assert with_throttle_time(Asked(key, version, None, TIMES), content, 5) == content
 
 
 def test_a_large_answer_is_not_decoded() -> None:
-    answer = with_throttle_time(Asked(METADATA, 12, None), bytes(9) + b"undecodable", 5)
+    answer = with_throttle_time(Asked(METADATA, 12, None, TIMES), bytes(9) + b"undecodable", 5)
     assert answer == bytes(8) + b"\x05undecodable"
 
 
 def test_an_answer_to_an_unknown_version_has_no_throttle_time() -> None:
     content = encoded(API_VERSIONS, 0)
-    assert with_throttle_time(Asked(API_VERSIONS, 99, None), content, 5) == content
+    assert with_throttle_time(Asked(API_VERSIONS, 99, None, TIMES), content, 5) == content
 
 
 def test_what_a_request_asks_for_and_who() -> None:
-    assert asked(api_versions()) == Asked(API_VERSIONS, 4, "client")
-    assert asked(bytearray(b"\0")) is None
+    metrics, frame = RequestMetrics(lambda: 9), api_versions()
+    expected = Asked(API_VERSIONS, 4, "client", (5, 9, len(frame)))
+    assert [asked(frame, 5, metrics) for _ in range(2)] == [expected] * 2
+    assert asked(bytearray(b"\0"), 5, metrics) is None
+    assert metrics.requests == {(API_VERSIONS, 4): 2}
 
 
 # ---- at the front ----------------------------------------------------------------------------
@@ -96,6 +100,8 @@ def test_the_time_of_the_kernel_is_charged_and_the_connection_is_not_read_for_th
     (throttle_time,) = answered(fronts, SECOND_NS)
     assert throttle_time == timedelta(seconds=1), "one window at most"
     assert fronts.of(SetReading)[-1] == SetReading(1, is_wanted=False)
+    fronts.deliver()
+    assert [row.throttle_ms for row in fronts.metrics.kinds()[API_VERSIONS].newest] == [1_000]
     (rate,) = fronts.quotas.request.rates(9)
     assert (rate.client_id, rate.throttle_ms) == ("client", 1_000)
     fronts.clock.set(Now(fronts.clock.now_ms + 1_000, 0))
@@ -113,10 +119,6 @@ def test_answers_that_come_together_are_charged_once():
 
 def test_without_a_quota_of_time_nothing_is_charged():
     fronts = limited(producer_byte_rate=1)
-    fronts.receive(api_versions())
-    assert fronts.front._clients[1].forwarded == deque([(0, None)]), "its header is not read"
-    fronts.kernel_answers(b"")
-    fronts.taken()
     assert answered(fronts, 100 * SECOND_NS) == [timedelta(0)]
     assert fronts.reading() == []
 

@@ -16,7 +16,8 @@ from broker.clients.request_metrics import (
 from broker.effects import SendParts
 from tests.broker.brokers import Driven
 from tests.broker.fronts import Fronts, api_versions, list_offsets, produce, request
-from wire.api_keys import DESCRIBE_LOG_DIRS, FETCH, LIST_OFFSETS, PRODUCE
+from wire.api_keys import API_VERSIONS, DESCRIBE_LOG_DIRS, FETCH, LIST_OFFSETS, PRODUCE
+from wire.connections.framing import frame
 from wire.errors import ErrorCode
 from wire.messages import codec
 from wire.messages.error_codes import error_codes
@@ -88,10 +89,26 @@ def test_answers_that_wait_for_earlier_ones_wait_for_the_driver_and_leave_togeth
     first, second = fronts.metrics.kinds()[PRODUCE].newest
     assert (first.response_queue_ns, first.send_ns) == (0, SEND)
     assert (second.response_queue_ns, second.send_ns) == (REMOTE, SEND)
-    fronts.receive(api_versions())
-    fronts.kernel_answers(b"")
-    (alone,) = fronts.of(SendParts)
-    assert alone.sent is None, "answers of the kernel alone"
+
+
+def test_what_the_kernel_answers_is_local_as_long_as_its_handler_took():
+    fronts = ready()
+    fronts.receive(api_versions(), api_versions())
+    size = len(api_versions())
+    fronts.now_ns += REMOTE
+    fronts.front.kernel_bytes(1, frame(b"first") + frame(b"second"), LOCAL)
+    fronts.front.go_on()
+    fronts.now_ns += STEP
+    fronts.deliver(SEND)
+    first, second = fronts.metrics.kinds()[API_VERSIONS].newest
+    assert first == RequestTimes(QUEUE, LOCAL, REMOTE - LOCAL, STEP, SEND, 0, size)
+    assert second == RequestTimes(QUEUE, 0, REMOTE, STEP, SEND, 0, size), "the first has the time"
+
+
+def test_requests_are_counted_by_kind_and_version():
+    fronts = ready()
+    fronts.receive(produce(20), produce(20), api_versions())
+    assert fronts.metrics.requests == {(PRODUCE, 7): 2, (API_VERSIONS, 4): 1}
 
 
 @pytest.mark.parametrize("is_answering", [True, False])

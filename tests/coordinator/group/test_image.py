@@ -69,7 +69,7 @@ def offset_of(image: GroupsImage, group: str = "g", partition: int = 0) -> int:
 
 
 def check(image: GroupsImage) -> None:
-    """INV-GI-1, INV-GI-2."""
+    """INV-GI-1, INV-GI-2, INV-GI-3."""
     rows = {(p, *key) for p, of_producer in image.pending.items() for key in of_producer}
     opened = {
         (p, group, *at)
@@ -82,6 +82,7 @@ def check(image: GroupsImage) -> None:
     assert all(image.offsets.values())
     assert all(image.pending.values())
     assert all(all(of_group.values()) and of_group for of_group in image.open.values())
+    assert image.offset_count == sum(map(len, image.offsets.values()))
 
 
 def test_a_commit_is_kept_with_the_offset_of_its_record() -> None:

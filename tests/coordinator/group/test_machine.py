@@ -3,16 +3,24 @@
 import pytest
 
 from coordinator.group import machine as machine_module
-from coordinator.group.image import GroupsImage
+from coordinator.group.classic.states import ClassicGroupState
+from coordinator.group.counts import GroupCounts
+from coordinator.group.image import Group, GroupsImage, SimpleGroup
 from coordinator.group.machine import GroupMachine, OffsetsConfig
 from coordinator.group.rules import RecordedRules
+from coordinator.records.consumer import (
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+)
+from coordinator.records.group import GroupMetadataKey
 from coordinator.records.kinds import GROUP_KINDS
 from coordinator.records.schema import CoordinatorRecord
 from coordinator.runtime.shard import Shard
 from coordinator.runtime.write import ProducerIdAndEpoch, Write
 from network.clock import Clock, Now
-from tests.coordinator.group.test_image import TOPIC_ID, committed
+from tests.coordinator.group.test_image import CLASSIC, TOPIC_ID, committed
 from tests.coordinator.memory_log import MemoryShardLog
+from wire.errors import ApiError, ErrorCode
 from wire.types import LeaderEpoch, Offset
 
 CONFIG = OffsetsConfig(retention_minutes=1, retention_check_ms=600)
@@ -38,13 +46,20 @@ class Room:
     def listed(self, group_id: str) -> str | None:
         return f"row of {group_id}" if group_id == "known" else None
 
+    def state(self, group_id: str, known: Group) -> ClassicGroupState | None:
+        self.calls.append(f"state {group_id}")
+        return ClassicGroupState.EMPTY if isinstance(known, SimpleGroup) else None
+
 
 class Setup:
     def __init__(self) -> None:
         self.clock = Clock(Now(1_000, 50_000))
         self.log = MemoryShardLog()
         self.room = Room()
-        self.machine = GroupMachine(self.clock, CONFIG, RecordedRules(), (self.room,))
+        self.counts = GroupCounts()
+        self.machine = GroupMachine(
+            self.clock, CONFIG, RecordedRules(), (self.room,), counts=self.counts
+        )
         self.shard = Shard(
             self.machine, self.log, self.clock, epoch=LeaderEpoch(1), timeout_ms=5_000
         )
@@ -153,3 +168,58 @@ def test_rooms_are_found_by_their_kind_and_asked_for_their_groups() -> None:
     assert s.machine.room(Room) is s.room
     assert s.machine.listed("known") == "row of known"
     assert s.machine.listed("other") is None
+
+
+def test_what_is_decided_counts_and_what_is_loaded_does_not() -> None:
+    s = Setup()
+    s.write(committed(1), committed(2, partition=1), committed(3, group="h"))
+    s.write(committed(4), producer=ProducerIdAndEpoch(70, 1))
+    s.write(CoordinatorRecord(GroupMetadataKey(group="g"), CLASSIC))
+    assert s.counts == GroupCounts(offset_commits=4)
+    image = s.shard.image
+    decided = s.machine.delete_offsets(image, "g", [("t", [0, 1, 2])])
+    assert isinstance(decided, Write)
+    s.write(*decided.records)
+    assert s.machine.delete_offsets(image, "none", [("t", [0])]) == ApiError(
+        ErrorCode.group_id_not_found, "Group none not found."
+    )
+    assert s.counts == GroupCounts(offset_commits=4, offset_deletions=2)
+    again = GroupMachine(s.clock, CONFIG, RecordedRules(), counts=s.counts)
+    s.log.load(Shard(again, s.log, s.clock, epoch=LeaderEpoch(2), timeout_ms=5_000))
+    assert s.counts.offset_commits == 4
+
+
+def test_expired_offsets_count_and_their_groups_do_not() -> None:
+    s = Setup()
+    s.write(*(committed(1, partition=n, commit_timestamp=-9_400) for n in range(2)))
+    s.write(committed(2, group="h", commit_timestamp=50_000))
+    s.pass_ms(600)
+    assert [*s.shard.committed.groups] == ["h"]
+    assert (s.counts.offset_expirations, s.counts.offset_deletions) == (2, 0)
+
+
+def test_committed_groups_are_counted_by_what_the_rooms_say() -> None:
+    s = Setup()
+    s.write(committed(1), committed(1, group="h"))
+    s.shard.write(
+        lambda _: Write(response=None, records=(committed(1, group="i"),)), lambda _: None
+    )
+    assert s.machine.look(1) == 0
+    assert s.machine.look(5) == 4
+    assert s.machine.census.counts == {ClassicGroupState.EMPTY: 2}
+    s.write(CoordinatorRecord(GroupMetadataKey(group="h"), CLASSIC))
+    member = ConsumerGroupMemberMetadataValue(
+        instance_id=None,
+        rack_id=None,
+        client_id="c",
+        client_host="h",
+        subscribed_topic_names=("t",),
+        subscribed_topic_regex=None,
+        server_assignor=None,
+        classic_member_metadata=None,
+    )
+    s.write(CoordinatorRecord(ConsumerGroupMemberMetadataKey(group_id="k", member_id="m"), member))
+    assert s.machine.look(10) == 5, "one for each group, one for each member"
+    assert s.machine.census.counts == {ClassicGroupState.EMPTY: 2, None: 2}
+    s.shard.resign()
+    assert s.machine.look(10) == 10

@@ -58,6 +58,9 @@ class Journal:
     def tick(self) -> None:
         self.calls.append("tick")
 
+    def look(self, units: int) -> int:
+        return units
+
 
 class Setup:
     def __init__(self, **log: Any) -> None:

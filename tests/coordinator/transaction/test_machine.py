@@ -406,3 +406,31 @@ def test_an_expired_id_begins_anew() -> None:
     assert coordinator.state() is ErrorCode.transactional_id_not_found
     coordinator.init()
     assert coordinator.commit() == [ProducerIdAndEpoch(71, 0)]
+
+
+def test_open_transactions_are_counted_by_state() -> None:
+    one = Coordinator()
+    assert one.machine.look(7) == 7
+    for name in "xyz":
+        one.init(name, timeout_ms=60_000)
+    one.commit()
+    one.add(name="x")
+    one.commit()
+    one.end(name="x")
+    one.add(name="y", producer_id=71)
+    assert one.machine.look(1) == 0, "the end and the begin are not committed"
+    one.commit()
+    assert one.machine.look(5) == 5
+    assert one.machine.open_counts == {S.ONGOING: 1}
+    assert one.machine.look(5) == 3
+    assert one.machine.open_counts == {S.PREPARE_COMMIT: 1, S.ONGOING: 1}
+    one.log.refusing = ErrorCode.not_enough_replicas
+    one.sent.finish()
+    one.shard.flush()
+    assert one.machine.unwritten_count == 1
+    one.log.refusing = None
+    one.advance(RETRY_MS)
+    one.commit()
+    assert one.machine.unwritten_count == 0
+    one.shard.resign()
+    assert one.machine.look(5) == 5

@@ -280,3 +280,14 @@ def test_an_election_begins_anew() -> None:
     assert brokers.sent[0][1].markers[0].coordinator_epoch == 6
     brokers.answer(1)
     assert brokers.completed == ["x"]
+
+
+def test_transactions_that_wait_for_a_leader() -> None:
+    brokers = Brokers()
+    brokers.leaders[A] = NO_LEADER
+    brokers.begin(A, B)
+    brokers.begin(B, of=ending("y", producer_id=8))
+    brokers.answer(2, {B: ErrorCode.not_leader_or_follower})
+    assert brokers.markers.unknown_count() == 1, "what a leader refused has one"
+    brokers.leaders[A] = 1
+    assert brokers.markers.unknown_count() == 0

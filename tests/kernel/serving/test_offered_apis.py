@@ -54,14 +54,6 @@ def test_the_offered_apis_are_listed_at_broker_listeners_only() -> None:
     assert listed(world, "CONTROLLER") == ranges(APIS[ListenerKind.CONTROLLER])
 
 
-def test_the_clock_of_the_port_times_requests() -> None:
-    times_ns = iter(range(0, 1 << 40, 5))
-    port = RecordsPort(frozenset(), nanoseconds=lambda: next(times_ns))
-    world = World(1, 1, port=port)
-    world.start(1)
-    assert world.kernel(1).connections.nanoseconds is port.nanoseconds
-
-
 def test_a_node_without_a_port_lists_what_it_did_before() -> None:
     assert apis_of(None) is APIS
     found = listed(ready_world(1))

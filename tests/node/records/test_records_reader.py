@@ -68,7 +68,7 @@ async def test_values_are_made_on_the_thread_of_the_records(running):
     assert isinstance(view, LocalReplicaView)
     assert view.role == "leader"
     counts = await asked.counts()
-    assert counts.logs[0].topic == "a"
+    assert counts.logs.logs[0].topic == "a"
     assert 0 < counts.longest_turn_ns <= counts.longest_turn_ever_ns < LIMIT_S * 1_000_000_000
     assert counts.longest_turn_ever_ns == running.data.longest_turn.cpu_ns
     assert records.threads == ["records"]

@@ -13,6 +13,7 @@ from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.groups import ConsumerGroups
 from coordinator.group.consumer.requests import Heartbeat, HeartbeatAnswer
 from coordinator.group.consumer.settings import Bounded, ConsumerSettings
+from coordinator.group.counts import GroupCounts
 from coordinator.group.image import GroupsImage
 from coordinator.group.machine import GroupMachine, OffsetsConfig
 from coordinator.group.requests_by_kind import RequestsByKind
@@ -50,6 +51,7 @@ class ShardDriver:
         self.cluster = at_offset(cluster_of({"a": 2}), 50)
         self.configs: dict[str, dict[str, str]] = {}
         self.log = MemoryShardLog()
+        self.counts = GroupCounts()
         self.shard = self.elected()
 
     def elected(self) -> Shard[GroupsImage]:
@@ -60,6 +62,7 @@ class ShardDriver:
             lambda: self.cluster,
             lambda group_id: self.configs.get(group_id, {}),
             self.classic,
+            counts=self.counts,
         )
         self.requests = RequestsByKind(self.classic, ClassicRequests(self.groups))
         self.rules = RulesByKind(self.classic.rules)

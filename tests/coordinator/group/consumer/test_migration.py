@@ -69,6 +69,16 @@ def test_old_and_new_members_share_the_partitions() -> None:
     assert setup.group.state == "Stable"
 
 
+def test_an_old_member_that_subscribes_other_topics_begins_a_rebalance() -> None:
+    setup = ShardDriver()
+    old = together(setup)
+    before = setup.counts.consumer_rebalances
+    setup.ask_join(join(old, metadata("a", "b")))
+    assert setup.counts.consumer_rebalances == before + 1
+    setup.ask_join(join(old, metadata("a", "b")))
+    assert setup.counts.consumer_rebalances == before + 1
+
+
 def test_the_last_member_of_the_new_protocol_leaves_a_classic_group() -> None:
     setup = ShardDriver()
     old = together(setup)
