@@ -280,3 +280,14 @@ def test_an_election_begins_anew() -> None:
     assert brokers.sent[0][1].markers[0].coordinator_epoch == 6
     brokers.answer(1)
     assert brokers.completed == ["x"]
+
+
+def test_owners_of_complete_transactions_are_told_once() -> None:
+    brokers = Brokers()
+    brokers.begin(A, of=ending("x", owner=3))
+    brokers.begin(B, of=ending("y", owner=4))
+    assert brokers.markers.take_completed_owners() == set()
+    brokers.answer(1)
+    assert brokers.markers.take_completed_owners() == {3}
+    brokers.answer(2)
+    assert brokers.markers.take_completed_owners() == {4}
