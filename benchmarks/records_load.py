@@ -51,7 +51,8 @@ class Load(NamedTuple):
 @contextmanager
 def topic(bootstrap: str, partitions: int, replicas: int) -> Iterator[str]:
     """Name of a topic that exists, with a leader for each partition, within the block."""
-    admin, name = AdminClient({"bootstrap.servers": bootstrap}), f"records-{time.time_ns()}"
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": LOG_LEVEL})
+    name = f"records-{time.time_ns()}"
     admin.create_topics([NewTopic(name, partitions, replicas)])[name].result(TIMEOUT_S)
     deadline = time.monotonic() + TIMEOUT_S
     while not _has_leaders(admin, name, partitions):

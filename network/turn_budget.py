@@ -96,7 +96,7 @@ class Turns:
         """Let all parts go on until nothing waits or the budget is spent."""
         budget, parts = self._budget, self._parts
         while not budget.is_spent:
-            busy_count = sum(part.is_busy for part in parts)
+            busy_count = len([part for part in parts if part.is_busy])
             if not busy_count:
                 return
             for _ in range(len(parts)):

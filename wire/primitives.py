@@ -71,6 +71,9 @@ def read_unsigned_varint(
 
 def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
     """The signed 32-bit zigzag number at the position and the position after it."""
+    first = buffer[position]
+    if first < 0x80:
+        return (first >> 1) ^ -(first & 1), position + 1
     value, position = read_unsigned_varint(buffer, position)
     value &= 0xFFFF_FFFF
     return (value >> 1) ^ -(value & 1), position
@@ -78,6 +81,9 @@ def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
 
 def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
     """The signed 64-bit zigzag number at the position and the position after it."""
+    first = buffer[position]
+    if first < 0x80:
+        return (first >> 1) ^ -(first & 1), position + 1
     value, position = read_unsigned_varint(buffer, position, VARLONG_BYTES_MAX)
     value &= 0xFFFF_FFFF_FFFF_FFFF
     return (value >> 1) ^ -(value & 1), position

@@ -12,8 +12,16 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "quorum"
 class OurCluster:
     """A cluster in a folder: combined nodes unless `up` gets other words."""
 
-    def __init__(self, folder: Path, base_port: int, nodes: int = 3) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        base_port: int,
+        nodes: int = 3,
+        *,
+        settings: dict[str, str] | None = None,
+    ) -> None:
         self.folder = folder
+        self._settings = settings or {}
         self.base_port = base_port
         self.brokers = [f"127.0.0.1:{base_port + i}" for i in range(nodes)]
         self.controllers = [f"127.0.0.1:{base_port + 1000 + i}" for i in range(nodes)]
@@ -26,7 +34,8 @@ class OurCluster:
     def up(self, *words: str) -> None:
         """Format and start; returns when every broker is unfenced. `words` go to `up`."""
         shape = () if words else ("--nodes", str(len(self.brokers)))
-        self.run("up", "--base-port", str(self.base_port), *shape, *words)
+        given = [word for pair in self._settings.items() for word in ("--set", "=".join(pair))]
+        self.run("up", "--base-port", str(self.base_port), *shape, *given, *words)
 
     def status(self) -> dict[str, Any]:
         """Return the status object, even while a node is down."""

@@ -1,7 +1,7 @@
 """Clusters that a benchmark measures in one run: kraftline, and Apache Kafka on request."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +17,7 @@ def started_systems(
     *,
     with_kafka: bool,
     nodes: int = 3,
+    settings: dict[str, str] | None = None,
     kafka_settings: dict[str, str] | None = None,
 ) -> Iterator[Iterator[tuple[str, Cluster]]]:
     """Give the systems by name, each while it runs: the one before has stopped then.
@@ -28,21 +29,29 @@ def started_systems(
         base_port: first port of ours; Kafka's is ten above.
         with_kafka: measure Kafka too.
         nodes: of each cluster.
+        settings: of the nodes of either system.
         kafka_settings: of Kafka's nodes beside the usual ones.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         clusters: dict[str, Cluster] = {
-            "kraftline": OurCluster(folder / "ours", base_port, nodes),
+            "kraftline": OurCluster(folder / "ours", base_port, nodes, settings=settings),
         }
         if with_kafka:
             clusters["kafka"] = KafkaCluster(
-                folder / "kafka", base_port + 10, kafka_settings, nodes=nodes
+                folder / "kafka",
+                base_port + 10,
+                {**(settings or {}), **(kafka_settings or {})},
+                nodes=nodes,
             )
-        yield _in_turn(clusters)
+        systems = _in_turn(clusters)
+        try:
+            yield systems
+        finally:
+            systems.close()  # a measurement that fails leaves no process behind
 
 
-def _in_turn(clusters: dict[str, Cluster]) -> Iterator[tuple[str, Cluster]]:
+def _in_turn(clusters: dict[str, Cluster]) -> Generator[tuple[str, Cluster], None, None]:
     for system, cluster in clusters.items():
         try:
             cluster.up()

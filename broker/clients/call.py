@@ -179,7 +179,9 @@ class Call:
         Raises:
             RemoteProtocolError: the bytes are no such request.
         """
-        return codec.decode_as_sent(bytes(self.frame))
+        header = self.header
+        body = bytes(memoryview(self.frame)[self.position :])
+        return codec.decode_body_as_sent(header.api_key, header.api_version, body)
 
     def count(self, code: ErrorCode) -> None:
         """Count an error of an answer in parts, `none` too."""

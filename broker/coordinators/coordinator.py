@@ -32,9 +32,9 @@ from wire.batches.compression import Codec
 from wire.errors import ApiError, CorruptBatchError, ErrorCode
 from wire.types import TopicId, TopicIdPartition
 
-FLUSH_UNITS: Final = 60
+FLUSH_UNITS: Final = 40
 """Cost of a flush: a batch is encoded and appended."""
-CHANGE_UNITS: Final = 20
+CHANGE_UNITS: Final = 10
 """Cost of a look at a partition whose role, epoch or high watermark has changed."""
 _NOT_COORDINATOR: Final = ApiError(ErrorCode.not_coordinator)
 

@@ -19,7 +19,7 @@ from wire.types import LeaderEpoch, Offset
 READ_BYTES_MAX: Final = 64 * 1024
 """Bytes of one read, within `offsets.load.buffer.size`: more would be decoded in one turn."""
 RECORDS_PER_PIECE: Final = 32
-RECORD_UNITS: Final = 12
+RECORD_UNITS: Final = 6
 """Cost of a record in units of a turn's budget: read, decoded, applied to the image."""
 READ_UNITS: Final = 100
 """Cost of a read."""

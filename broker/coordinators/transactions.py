@@ -117,7 +117,7 @@ class Transactions(Coordinator[TransactionsImage]):
     ) -> None:
         def take(answer: object) -> None:
             answered(None if isinstance(answer, Failure) else answer)
-            self.touch_all()
+            self._touched |= self.markers.take_completed_owners()
 
         self._send(node_id, WRITE_TXN_MARKERS, body, take)
 
@@ -136,4 +136,4 @@ class Transactions(Coordinator[TransactionsImage]):
         due_ms = self.markers.next_ms()
         if due_ms is not None and due_ms <= self._clock.now_ms:
             self.markers.tick()
-            self.touch_all()
+            self._touched |= self.markers.take_completed_owners()

@@ -158,7 +158,11 @@ class Upkeep:
     @property
     def is_busy(self) -> bool:
         """True if something has begun and not ended, and does not wait for a lane."""
-        return bool(self._due_ms) and any(part.is_busy for part in self._parts)
+        if self._due_ms:
+            for part in self._parts:  # every turn asks some times, hence no generator
+                if part.is_busy:
+                    return True
+        return False
 
     def go_on(self) -> None:
         """Let the kind go on that has waited for the longest time."""

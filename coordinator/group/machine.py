@@ -192,8 +192,12 @@ class GroupMachine:
             return None
         if self._sweeps:
             return self._clock.now_ms
-        due = [room.next_ms() for room in self._rooms]
-        return min([self._next_check_ms, *(each for each in due if each is not None)])
+        first_ms = self._next_check_ms
+        for room in self._rooms:
+            due_ms = room.next_ms()
+            if due_ms is not None and due_ms < first_ms:
+                first_ms = due_ms
+        return first_ms
 
     def tick(self) -> None:
         """Begin a check that is due, go on with the oldest sweep, run the rooms."""

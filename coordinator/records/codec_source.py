@@ -107,11 +107,35 @@ class _Source:
             lines = self.read_array(spec, kind)
         elif isinstance(kind, type):
             lines = self.read_struct(spec, kind)
+        elif kind is STRING:
+            return self.read_string(spec)
         else:
             lines = [f"{spec.name}, p = read_{self.codecs[kind]}(b, p)"]
         if not spec.rule.nullable:
             lines += [f"if {spec.name} is None:", f"    raise null_error({self.label(spec)})"]
         return lines
+
+    def read_string(self, spec: FieldSpec) -> list[str]:
+        """Lines that read a string without a call: most fields of most records are strings."""
+        null = f"raise null_error({self.label(spec)})"
+        if spec.rule.nullable:
+            null = f"{spec.name} = None"
+        if self.is_flexible:
+            size = ["n = b[p]", "p += 1", "if n > 127:", "    n, p = unsigned_varint(b, p - 1)"]
+            size.append("n -= 1")
+        else:
+            size = ["n = (b[p] << 8 | b[p + 1]) - ((b[p] & 128) << 9)", "p += 2"]
+        return [
+            *size,
+            "if n < 0:",
+            f"    {null}",
+            "else:",
+            "    after_text = p + n",
+            "    if after_text > len(b):",
+            "        raise cut_error(n, len(b) - p)",
+            f"    {spec.name} = b[p:after_text].decode()",
+            "    p = after_text",
+        ]
 
     def read_struct(self, spec: FieldSpec, kind: type[Fields]) -> list[str]:
         """Lines for a tagged struct that can be null: before it an unsigned varint, 0 for null."""
@@ -158,9 +182,12 @@ class _Source:
             each += _indented([*self.read_one(spec), *filled])
         return [
             *lines,
-            "n, p = unsigned_varint(b, p)",
-            "for _ in range(n):",
-            *_indented([*each, "p = after"]),
+            "n = b[p]",
+            "p += 1",
+            "if n:",
+            "    n, p = unsigned_varint(b, p - 1)",
+            "    for _ in range(n):",
+            *_indented(_indented([*each, "p = after"])),
         ]
 
     # ---- writers

@@ -98,6 +98,11 @@ def tag_section(tags: Sequence[tuple[int, bytes]]) -> bytes:
     return compact.tags_bytes(tags, ())
 
 
+def cut_error(size: int, left: int) -> IndexError:
+    """The error for a field that is longer than the bytes that are left."""
+    return IndexError(f"{size} bytes announced, {left} left")
+
+
 def null_error(what: str) -> CoordinatorRecordError:
     """The error for a null where the schema allows none."""
     return CoordinatorRecordError(f"{what} is null, which its schema does not allow")
@@ -123,5 +128,5 @@ def _taken(buffer: bytes, position: int, size: int) -> tuple[bytes | None, int]:
         return None, position
     after = position + size
     if after > len(buffer):
-        raise IndexError(f"{size} bytes announced, {len(buffer) - position} left")
+        raise cut_error(size, len(buffer) - position)
     return buffer[position:after], after

@@ -108,6 +108,7 @@ class Markers:
         self._in_flight: dict[NodeId, _Queue] = {}
         self._retries: _Queue = {}
         self._retry_ms: int | None = None
+        self._completed_owners: set[int] = set()
 
     def __len__(self) -> int:
         """The number of transactions whose markers are not all written."""
@@ -207,7 +208,13 @@ class Markers:
         is_open = self._pending.get((ending.owner, ending.transactional_id)) is pending
         if is_open and not pending.missing:
             self._forget(pending)
-            pending.completed(pending.ending)
+            self._completed_owners.add(ending.owner)
+            pending.completed(ending)
+
+    def take_completed_owners(self) -> set[int]:
+        """Partitions of `__transaction_state` of which a transaction completed since the last."""
+        owners, self._completed_owners = self._completed_owners, set()
+        return owners
 
     # -- time -----------------------------------------------------------------------------------
 

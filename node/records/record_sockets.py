@@ -79,6 +79,9 @@ class RecordSocket:
         """True when nothing is read any more."""
         self._has_ended = False
         self._has_reader = False
+        """True while what comes is read."""
+        self._is_watched = False
+        """True while the loop looks at the socket: a pause ends that only once something comes."""
         self._has_writer = False
         self._is_filling = False
         self._delivery: asyncio.Handle | None = None
@@ -111,13 +114,19 @@ class RecordSocket:
         if is_wanted and self._waiting and self._delivery is None:
             self._delivery = self._loop.call_soon(self._deliver_waiting)
         wants_reader = is_wanted and not self._waiting and not self._frames.is_starved
-        if wants_reader and not self._has_reader:
+        if wants_reader and not self._is_watched:
             self._loop.add_reader(self._number, self._on_readable)
-        elif self._has_reader and not wants_reader:
-            self._loop.remove_reader(self._number)
+            self._is_watched = True
+        elif self._is_closing:
+            self._unwatch()
         self._has_reader = wants_reader
         if self._frames.is_starved:
             self._owner.watch_stalled()
+
+    def _unwatch(self) -> None:
+        if self._is_watched:
+            self._loop.remove_reader(self._number)
+            self._is_watched = False
 
     @property
     def progress(self) -> Progress | None:
@@ -129,6 +138,11 @@ class RecordSocket:
         self._cut("half a request holds memory for which others wait")
 
     def _on_readable(self) -> None:
+        if not self._has_reader:
+            # Most clients wait for their answers: nothing comes in most pauses, and to leave the
+            # selector and to come back costs as much as to read a small request.
+            self._unwatch()
+            return
         left = READ_BYTES_PER_TURN
         while left > 0 and len(self._waiting) < FRAMES_PER_TURN:
             is_large = self._frames.is_within_frame

@@ -23,6 +23,8 @@ _PLAIN_BEGINS: Final = tuple(b"\0\0%b\1" % encode_varint(delta) for delta in ran
 """Start of a plain record by its delta: attributes, timestamp delta 0, offset delta, no key."""
 _PLAIN_BYTES_MAX: Final = 11
 """Bound of a plain record's bytes up to its value; only at the last records fewer are left."""
+_NOT_ONE_BYTE: Final = 1 | 1 << 7
+"""Bits of a length's first byte: negative, or not the last byte."""
 _NOT_SHORT: Final = 1 | 1 << 14
 """Bits of a length that is negative or has three bytes."""
 
@@ -208,9 +210,13 @@ def _read_record(header: "BatchHeader", section: bytes, position: int, end: int)
 
 
 def _read_nullable(section: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    length, position = read_varint(section, position)
-    if length == -1:
-        return None, position
+    length = section[position]
+    if length & _NOT_ONE_BYTE:
+        length, position = read_varint(section, position)
+        if length == -1:
+            return None, position
+    else:
+        length, position = length >> 1, position + 1
     if length < 0 or position + length > end:
         raise CorruptBatchError(f"field of {length} bytes does not fit into its record")
     return section[position : position + length], position + length

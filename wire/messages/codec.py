@@ -7,14 +7,13 @@ are over a thousand.
 """
 
 import importlib
-import io
 import types
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from functools import cache, lru_cache
 from typing import Any, Final, Literal, Protocol
 
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 from kio.serial.errors import OutOfBoundValue, SerialError
 from kio.static.protocol import Entity
 
@@ -43,6 +42,7 @@ from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.messages import api_versions, create_topics_response, metadata_fetch
 from wire.messages.absent_times import reading_class
 from wire.messages.body_walk import checked_body, entity_walker
+from wire.messages.body_writer import body_writer
 from wire.messages.conversion import converter, default_entity, is_readable_as
 from wire.messages.fetch_messages import FetchRequest, FetchResponse
 from wire.primitives import Buffer, skip_tagged_fields
@@ -109,7 +109,7 @@ def preload(api_key: int) -> None:
     for kind in _KINDS:
         entity = entity_class(api_key, SCHEMAS[api_key].newest_version, kind)
         entity_reader(entity)
-        entity_writer(entity)
+        body_writer(entity)
         entity_walker(entity)
 
 
@@ -191,8 +191,16 @@ def decode_as_sent(frame: bytes) -> Any:
         RemoteProtocolError: the bytes are not a request of a known version.
     """
     header, position = split_request(frame)
-    entity = entity_class(header.api_key, header.api_version, "request")
-    return _decode(entity, frame[position:])
+    return decode_body_as_sent(header.api_key, header.api_version, frame[position:])
+
+
+def decode_body_as_sent(api_key: int, version: int, body: Buffer) -> Any:
+    """As `decode_as_sent`, of a body behind its header.
+
+    Raises:
+        RemoteProtocolError: the bytes are not a body of this API and version.
+    """
+    return _decode(entity_class(api_key, version, "request"), body)
 
 
 def response_module(api_key: int, version: int) -> types.ModuleType:
@@ -356,9 +364,7 @@ def _write(entity: Any, body: Body) -> bytes:
         convert = converter(body_class, entity)
         assert convert is not None
         lowered = convert(body)
-    output = io.BytesIO()
-    entity_writer(entity)(output, lowered)
-    return output.getvalue()
+    return body_writer(entity)(lowered)
 
 
 _kept_content = lru_cache(_KEPT_MAX)(_write)
@@ -392,6 +398,7 @@ __all__ = [
     "Entity",
     "Schema",
     "decode_as_sent",
+    "decode_body_as_sent",
     "decode_request",
     "decode_response",
     "decode_version_ranges",

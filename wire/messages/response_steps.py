@@ -6,13 +6,13 @@ from functools import cache
 from io import BytesIO
 from typing import Any, Final
 
-from kio.serial import entity_writer
 from kio.serial._serialize import get_field_writer  # it offers writers of whole bodies alone
 from kio.serial.errors import OutOfBoundValue
 from kio.serial.writers import Writer
 
 from wire.api_keys import API_VERSIONS, CREATE_TOPICS, FETCH
 from wire.connections.headers import encode_response_header
+from wire.messages.body_writer import body_writer
 from wire.messages.codec import (
     Body,
     encode_response,
@@ -78,11 +78,9 @@ def _parts(entity: type, value: Any) -> Iterator[bytes]:
             for row in rows:
                 yield from _parts(rows_of, row)
             continue
-        write_row: Writer[Any] = entity_writer(rows_of)
+        write_row = body_writer(rows_of)
         for row in rows:
-            part = BytesIO()
-            write_row(part, row)
-            yield part.getvalue()
+            yield write_row(row)
     if is_flexible:
         head.write(b"\0")
     yield head.getvalue()

@@ -301,3 +301,17 @@ def test_the_json_of_a_tombstone_has_no_value() -> None:
         "key": {"type": "1", "data": {"group": "g", "topic": "t", "partition": 7}}, "value": None,
     }  # fmt: skip
     assert (found.kind.name, found.version) == ("OffsetCommit", None)
+
+
+@pytest.mark.parametrize("length", [0, 126, 127, 128, 300])
+def test_texts_of_every_length_are_read_as_they_were_written(length: int) -> None:
+    record = CoordinatorRecord(KEY, replace(OFFSET, metadata="x" * length))
+    key, value = encode(record)
+    assert read(key, value) == record
+
+
+def test_a_text_that_is_cut_by_one_byte_is_refused() -> None:
+    key, _ = encode(CoordinatorRecord(GroupMetadataKey(group="group"), None))
+    assert read(key, None).key == GroupMetadataKey(group="group")
+    with pytest.raises(CoordinatorRecordError, match="5 bytes announced, 4 left"):
+        decode(GROUP_KINDS, key[:-1], None)

@@ -291,3 +291,14 @@ def test_transactions_that_wait_for_a_leader() -> None:
     assert brokers.markers.unknown_count() == 1, "what a leader refused has one"
     brokers.leaders[A] = 1
     assert brokers.markers.unknown_count() == 0
+
+
+def test_owners_of_complete_transactions_are_told_once() -> None:
+    brokers = Brokers()
+    brokers.begin(A, of=ending("x", owner=3))
+    brokers.begin(B, of=ending("y", owner=4))
+    assert brokers.markers.take_completed_owners() == set()
+    brokers.answer(1)
+    assert brokers.markers.take_completed_owners() == {3}
+    brokers.answer(2)
+    assert brokers.markers.take_completed_owners() == {4}

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.index import api_key_map, schema_name_map
-from kio.serial import entity_writer
 
 from wire.api_table import SCHEMAS, ListenerKind, apis
 from wire.connections.headers import RequestHeader, encode_request_header
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.messages.body_walk import checked_body, entity_walker
+from wire.messages.body_writer import body_writer
 from wire.messages.codec import (
     decode_request,
     decode_response,
@@ -216,7 +216,7 @@ def test_unknown_tags_inside_a_known_tagged_entity_are_cut():
 
 def test_preload_makes_a_first_use_cheap():
     """Afterwards everything that a first use derives is there: decoding imports no module."""
-    derived = (entity_writer, entity_walker)
+    derived = (body_writer, entity_walker)
     for derive in derived:
         derive.cache_clear()
     preload(54)
