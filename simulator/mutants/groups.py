@@ -84,7 +84,7 @@ def _resigns_with_success(patches: Patches) -> None:
 
 
 def _fetches_what_is_not_stable(patches: Patches) -> None:
-    """OffsetFetch does not wait for commits that are under way."""
+    """An OffsetFetch does not wait for commits that are under way."""
 
     def make(original: Function) -> Function:
         def mutated(self: OffsetFetch, call: Any, group: Any, put: Any, *, is_stable: bool) -> None:

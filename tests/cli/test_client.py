@@ -1,6 +1,6 @@
 """The blocking client over loopback sockets, with a server that answers by a script."""
 
-import _thread
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -129,7 +129,7 @@ def test_an_answer_that_was_not_waited_for_is_not_that_of_the_next_call() -> Non
             with connection:
                 serve_some(connection, 1)
                 connection.recv(1000)
-                _thread.interrupt_main()
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
                 connection.settimeout(5)
                 while connection.recv(1000):
                     pass
@@ -137,6 +137,7 @@ def test_an_answer_that_was_not_waited_for_is_not_that_of_the_next_call() -> Non
                 with connection:
                     serve_some(connection, 9)
 
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         thread = threading.Thread(target=run)
         thread.start()
         with Cluster([("127.0.0.1", port)], is_controllers=False) as cluster:
@@ -144,6 +145,7 @@ def test_an_answer_that_was_not_waited_for_is_not_that_of_the_next_call() -> Non
                 cluster.call(METADATA, default_request(METADATA))
             assert cluster.call(METADATA, default_request(METADATA)) is not None
         thread.join(5)
+        signal.signal(signal.SIGINT, before)
 
 
 def serve_some(connection: socket.socket, requests: int) -> None:

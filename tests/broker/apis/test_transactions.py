@@ -278,7 +278,8 @@ def test_an_end_is_answered_when_it_is_committed(version, is_commit):
     assert found == (False, NONE, 70 if version >= 5 else -1, epoch)
     ((ending, _, _),) = asked.coordinator.sent.begun
     assert (ending.is_commit, ending.transaction_version) == (is_commit, 2 if version >= 5 else 0)
-    known = CODE.producer_fenced if version >= 2 else CODE.invalid_producer_epoch
+    fenced = CODE.producer_fenced if version >= 2 else CODE.invalid_producer_epoch
+    known = CODE.concurrent_transactions if version >= 5 else fenced
     assert asked.end(version, epoch=7)[1] is known
 
 
