@@ -256,7 +256,11 @@ class RecordChecks:
         """Check that a log start above all others has a reason, and expect nothing below it."""
         place = (bytes(key[0]), key[1])
         of, start = self._of(place), log.log_start_offset
-        if start <= of.start or key[0] not in self._image().topics:
+        if start <= of.start:
+            return
+        if key[0] not in self._image().topics:  # it may still be read where that is not known
+            of.start = start
+            of.forget_below(start)
             return
         for each in self._machines.values():
             self._wall_ms = max(self._wall_ms, each.now().wall_ms)

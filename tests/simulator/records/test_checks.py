@@ -1,5 +1,6 @@
 """Each check of records fails when what it checks is broken."""
 
+import immutables
 import pytest
 from msgspec.structs import replace
 
@@ -219,6 +220,17 @@ def test_d1_a_log_start_that_rises_for_no_reason():
     assert 4 not in promised(world).values
     replica_of(world, machine).log.raise_log_start_to(6)
     broken("D1", lambda: checks.after_step(machine))
+
+
+def test_d1_a_deleted_topic_may_still_be_read_where_that_is_not_known():
+    world = rested()
+    machine, checks, key = leader_of(world), world.record_checks, key_of(world)
+    replica_of(world, machine).log.raise_log_start_to(5)
+    without = replace(world.ledger.image, topics=immutables.Map())
+    checks._image = lambda: without
+    checks.after_step(machine)
+    assert (promised(world).start, min(promised(world).values)) == (5, 5)
+    checks.out_of_range(key, 4, world.scheduler.now_us)
 
 
 def test_d2_a_look_up_by_time_finds_the_first(quiet):
