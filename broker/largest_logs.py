@@ -61,7 +61,7 @@ class LargestLogs:
                 self._rest = None
                 break
             log = each[1]
-            self._passing.append((log.log.size_bytes, len(log.producers), each))
+            self._passing.append((log.log.size_bytes, len(log.known_producers), each))
         if self._rest is None or not self._chosen:
             self._choose()
         return LogSizes(

@@ -12,8 +12,9 @@ from typing import Any, Final, TypeAlias
 
 from network.answers import Encoded, NoResponse
 from wire.api_keys import METADATA
+from wire.api_table import counted_version
 from wire.connections.connection import Request
-from wire.errors import ErrorCode
+from wire.errors import ErrorCode, RemoteProtocolError
 from wire.messages import codec
 from wire.messages.error_codes import error_codes
 from wire.messages.fetch_messages import FetchResponse
@@ -53,7 +54,7 @@ class ServedRequests:
 
     def _timed(self, request: Request, times: Timed) -> None:
         api_key = request.api_key
-        kind = (api_key, request.api_version)
+        kind = (api_key, counted_version(api_key, request.api_version))
         self.requests[kind] = self.requests.get(kind, 0) + 1
         rows = self.rows.get(api_key)
         if rows is None:
@@ -88,5 +89,8 @@ def _codes(request: Request, answer: Any) -> Iterable[int]:
         return error_codes(answer)
     if request.api_key == METADATA:
         return (ErrorCode.none,)
-    _, body = codec.decode_response(request.api_key, request.api_version, answer.frame)
+    try:
+        _, body = codec.decode_response(request.api_key, request.api_version, answer.frame)
+    except RemoteProtocolError:  # what the active controller answered is passed on unread
+        return ()
     return error_codes(body)

@@ -145,6 +145,17 @@ SCHEMAS: Final = {
 }
 
 
+UNKNOWN_VERSION: Final = -1
+
+
+def counted_version(api_key: int, version: int) -> int:
+    """Version under which a request is counted: one for all that an API has not.
+
+    Clients write what they like into a header; what is kept for each pair must stay small.
+    """
+    return version if 0 <= version <= SCHEMAS[api_key].newest_version else UNKNOWN_VERSION
+
+
 _NAMES: Final = {key: schema.name for key, schema in SCHEMAS.items()}
 
 

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from broker.clients.client_quotas import ClientQuotas
 from broker.clients.request_metrics import Begun, RequestMetrics
 from quorum_controller.security.authorization import Caller
+from wire.api_table import SCHEMAS, counted_version
 from wire.connections.headers import parse_request_header
 from wire.errors import RemoteProtocolError
 from wire.messages import codec
@@ -40,7 +41,7 @@ class KernelAnswer:
 
     def __init__(self, request: Asked, spent_ns: int, answered_ns: int) -> None:
         received_ns, passed_ns, size_bytes = request.times
-        handled_ns = passed_ns + spent_ns
+        handled_ns = min(passed_ns + spent_ns, answered_ns)  # others may be in `spent_ns`
         self.begun: Begun | None = (
             request.api_key, received_ns, passed_ns, handled_ns, size_bytes
         )  # fmt: skip
@@ -64,7 +65,8 @@ def asked(frame: bytearray, received_ns: int, metrics: RequestMetrics) -> Asked 
         header, _ = parse_request_header(frame)
     except RemoteProtocolError:
         return None
-    metrics.begun(header.api_key, header.api_version)
+    if header.api_key in SCHEMAS:  # the kernel closes a connection that asks for anything else
+        metrics.begun(header.api_key, counted_version(header.api_key, header.api_version))
     times = (received_ns, metrics.nanoseconds(), len(frame))
     return Asked(header.api_key, header.api_version, header.client_id, times)
 

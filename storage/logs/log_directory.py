@@ -180,7 +180,7 @@ class LogDirectory:
     def expire_producers_after(self, expiration_ms: int) -> None:
         """Forget producers that write nothing for a time, in each open log."""
         for log in self.logs.values():  # a copy takes its settings when it takes over
-            log.producers.expiration_ms = expiration_ms
+            log.known_producers.expiration_ms = expiration_ms
 
     def opened(
         self, key: TopicAndPartition, log: UnifiedLog, wall_ms: int, *, is_future: bool = False

@@ -380,7 +380,7 @@ class LogManager:
     def _apply_settings(self, log: UnifiedLog, topic: str) -> None:
         settings = self._settings_of(topic)
         log.configure(settings.log, settings.append)
-        log.producers.expiration_ms = self._producer_expiration_ms
+        log.known_producers.expiration_ms = self._producer_expiration_ms
 
     def expire_producers_after(self, expiration_ms: int) -> None:
         """Forget producers that write nothing for a time, in all logs from now on."""

@@ -114,6 +114,11 @@ class UnifiedLog:
         self._replay()
         return self._producers.states
 
+    @property
+    def known_producers(self) -> ProducerStates:
+        """As `producers`, without a replay: of a truncated log those that it has come to."""
+        return self._producers.states
+
     def _replay(self) -> None:
         while self.is_replaying:
             self.replay_some(_REPLAY_BYTES)

@@ -125,8 +125,7 @@ def table() -> str:
     others = Counter(run.command for run in outputs().values() if run.command not in TOOLS)
     names = ", ".join(f"{name} {count}" for name, count in sorted(others.items()))
     lines += [
-        f"| - | no command here, or not made again: {names} | {sum(others.values())} |"
-        " - | - | - | - | - |",
+        f"| - | not made again: {names} | {sum(others.values())} | - | - | - | - | - |",
         f"| all | | {len(outputs())} | {' | '.join(str(total[v]) for v in COLUMNS.values())} |",
         "",
         *COMPARED.format(**_counts()).splitlines(),

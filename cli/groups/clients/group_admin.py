@@ -271,9 +271,9 @@ def check_ids(api: RecordsApi, api_key: int, node: int) -> None:
 
 
 def commit_code(answer: Any) -> int:
-    """The error code of an OffsetCommit that concerns the coordinator; 0 without partitions."""
-    codes = [int(row.error_code) for topic in answer.topics for row in topic.partitions]
-    return codes[0] if codes else 0
+    """The first error code of an OffsetCommit: that of all rows if the coordinator refuses."""
+    codes = (int(row.error_code) for topic in answer.topics for row in topic.partitions)
+    return next((code for code in codes if code), 0)
 
 
 def _names(topics: Mapping[str, Topic]) -> dict[Any, str]:

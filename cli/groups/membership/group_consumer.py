@@ -423,11 +423,20 @@ class GroupConsumer:
         request = commit_request(
             self._config, self._member.member_id, self._member.generation, places
         )
-        code = commit_code(self._coordinators.ask(group, OFFSET_COMMIT, request, commit_code))
+        answer = self._coordinators.ask(group, OFFSET_COMMIT, request, commit_code)
+        names = {topic.id: name for name, topic in self._topics(offsets.keys()).items()}
+        taken = {
+            Partition(names[topic.topic_id], int(row.partition_index))
+            for topic in answer.topics
+            for row in topic.partitions
+            if not int(row.error_code)
+        }
+        done = {partition: offset for partition, offset in offsets.items() if partition in taken}
+        self._committed |= done
+        code = commit_code(answer)
         if code:
             raise GroupError(code, message_of(code))
-        self._committed |= offsets
-        return offsets
+        return done
 
     def _by_id(self, offsets: Mapping[Partition, int]) -> dict[UUID, dict[int, tuple[int, int]]]:
         """Offset and leader epoch by topic id and number."""

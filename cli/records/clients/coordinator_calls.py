@@ -17,9 +17,10 @@ INIT_PRODUCER_ID: Final = 22
 TRANSACTION: Final = 1
 """Key type of FindCoordinator."""
 LOADING: Final = 14
+NOT_AVAILABLE: Final = 15
 NOT_AUTHORIZED: Final = 53
 NO_PRODUCER: Final = -1
-AGAIN: Final = frozenset({LOADING, 15, 16, 51})
+AGAIN: Final = frozenset({LOADING, NOT_AVAILABLE, 16, 51})
 """The coordinator loads, is not there, is another, or ends the transaction before."""
 
 Ask = Callable[[int], Any]
@@ -35,32 +36,38 @@ def of_coordinator(api: Api, transactional_id: str, ask: Ask, clock: Clock) -> t
     limit_ms = clock.now_ms() + API_TIMEOUT_MS
     backoff = Backoff(clock, BACKOFF_MS)
     while True:
-        code, node = _found(api, transactional_id)
-        reason = message_of(code)
-        if code and code not in AGAIN:
-            why = "authorization failure" if code == NOT_AUTHORIZED else unexpected(code)
-            what = f"FindCoordinator request for transactionalId `{transactional_id}`"
-            raise ClusterError(f"{what} failed due to {why}")
-        if not code:
-            try:
-                answer = ask(node)
-            except UnreachableError as error:
-                reason = str(error)
+        try:
+            node = _found(api, transactional_id)
+            if node is None:
+                reason = message_of(NOT_AVAILABLE)
             else:
+                answer = ask(node)
                 if int(answer.error_code) not in AGAIN:
                     return node, answer
                 reason = message_of(int(answer.error_code))
+        except UnreachableError as error:
+            reason = str(error)
         if not backoff.wait(limit_ms):
             raise ClusterError(reason)
 
 
-def _found(api: Api, transactional_id: str) -> tuple[int, int]:
-    """Error code and node id of the coordinator of a transactional id."""
+def _found(api: Api, transactional_id: str) -> int | None:
+    """The node of the coordinator of a transactional id; None while there is none.
+
+    Raises:
+        ClusterError: it is refused.
+        UnreachableError: no node answers.
+    """
     request = newest(FIND_COORDINATOR).FindCoordinatorRequest(
         key_type=TRANSACTION, coordinator_keys=(transactional_id,)
     )
     (row,) = api.call(FIND_COORDINATOR, request).coordinators
-    return int(row.error_code), int(row.node_id)
+    code = int(row.error_code)
+    if code and code not in AGAIN:
+        why = "authorization failure" if code == NOT_AUTHORIZED else unexpected(code)
+        what = f"FindCoordinator request for transactionalId `{transactional_id}`"
+        raise ClusterError(f"{what} failed due to {why}")
+    return None if code else int(row.node_id)
 
 
 def initialized(

@@ -1,5 +1,6 @@
 """The quota of time charges what the kernel answers, and its answers say the throttle time."""
 
+import struct
 from dataclasses import fields
 from datetime import timedelta
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 from immutables import Map
 
-from broker.clients.kernel_answers import FIELD, Asked, asked, with_throttle_time
+from broker.clients.kernel_answers import FIELD, Asked, KernelAnswer, asked, with_throttle_time
 from broker.clients.request_metrics import RequestMetrics
 from broker.effects import SetReading
 from network.clock import Now
@@ -137,3 +138,28 @@ def test_another_client_id_is_not_charged():
     fronts.front.kernel_bytes(1, frame(encoded(METADATA, 1)), SECOND_NS)
     assert fronts.sent() == frame(encoded(METADATA, 1))
     assert fronts.reading() == []
+
+
+def test_only_what_an_api_has_is_counted_under_its_own_name() -> None:
+    metrics = RequestMetrics(lambda: 5)
+    for key, version in (
+        (-1, 7),
+        (-2, 3),
+        (9_999, 1),
+        (METADATA, 12),
+        (METADATA, 500),
+        (METADATA, -2),
+    ):
+        assert asked(header_of(key, version), 0, metrics) is not None
+    assert metrics.requests == {(METADATA, 12): 1, (METADATA, -1): 2}
+
+
+def header_of(key: int, version: int) -> bytearray:
+    """A request that has a header only."""
+    return bytearray(struct.pack(">hhihb", key, version, 7, -1, 0))
+
+
+def test_a_time_that_others_spent_too_ends_with_the_answer() -> None:
+    answer = KernelAnswer(Asked(METADATA, 12, None, (10, 20, 30)), 1_000, 50)
+    assert answer.begun == (METADATA, 10, 20, 50, 30)
+    assert KernelAnswer(Asked(METADATA, 12, None, (10, 20, 30)), 7, 50).begun[3] == 27

@@ -1,6 +1,7 @@
 """Settings of the broker that dynamic configs change while it runs."""
 
 from broker.config import UpkeepConfig
+from broker.largest_logs import LargestLogs
 from tests.broker.metadata_log import B
 from tests.broker.record_hosts import A, Host, with_topics
 from tests.storage.test_unified_log import produced
@@ -31,6 +32,26 @@ def test_the_expiry_of_producers_changes_while_the_broker_runs() -> None:
     host.log.broker_config("producer.id.expiration.ms", None)
     host.update()
     assert host.partition().log.producers.expiration_ms == UpkeepConfig().producer_expiration_ms
+
+
+def test_settings_do_not_replay_a_log_that_was_truncated() -> None:
+    """A replay reads the disk: it goes on in pieces, where its errors are known."""
+    host = Host(with_topics("a")).started()
+    for sequence in range(3):
+        batch = produced(host.clock.wall_ms, producer=7, sequence=sequence)
+        host.partition().append_as_leader(
+            batch, required_acks=1, wall_ms=host.clock.wall_ms, now_ms=0
+        )
+    log = host.partition().log
+    log.truncate_to(2, host.clock.wall_ms)
+    assert log.is_replaying
+    host.log.broker_config("producer.id.expiration.ms", "700000", "1")
+    host.log.config("a", **{"segment.bytes": "9000000"})
+    host.update()
+    assert log.is_replaying
+    assert log.known_producers.expiration_ms == 700_000
+    assert len(LargestLogs().look([(("a", 0), log)]).logs) == 1
+    assert log.is_replaying
 
 
 def test_partitions_are_shared_anew_by_another_number_of_fetchers() -> None:

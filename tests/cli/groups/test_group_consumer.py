@@ -292,6 +292,18 @@ def test_a_commit_that_fails_is_told_and_made_later(config: GroupConfig) -> None
 
 
 @BOTH
+def test_a_commit_that_is_refused_in_part_is_made_later_in_that_part(config: GroupConfig) -> None:
+    reader = Reader(broker(3, 3), changed(config, enable_auto_commit=False))
+    reader.poll()
+    reader.broker.errors = [(OFFSET_COMMIT, 0), (OFFSET_COMMIT, 12)]
+    with pytest.raises(ClusterError, match="too large"):
+        reader.consumer.commit()
+    assert reader.offsets() == {("t", 0): (3, 7)}
+    assert reader.consumer.commit() == {Partition("t", 1): 3}
+    assert reader.offsets() == {("t", 0): (3, 7), ("t", 1): (3, 7)}
+
+
+@BOTH
 def test_a_coordinator_without_topic_ids_is_refused(config: GroupConfig) -> None:
     for api_key in (OFFSET_FETCH, OFFSET_COMMIT):
         reader = Reader(broker(), changed(config, enable_auto_commit=False))

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from cli.connect import ClusterError
+from cli.connect import ClusterError, UnreachableError
 from cli.records.clients.producer import Delivered, Outgoing, Producer, ProducerConfig, SendError
 from cli.records.clients.transactions import Transactions
 from cli.transactions.listings import terminate
 from tests.cli.transactions.real_broker import RealBroker
-from wire.api_keys import END_TXN, PRODUCE
+from wire.api_keys import END_TXN, FIND_COORDINATOR, PRODUCE
 from wire.errors import ErrorCode
 
 
@@ -130,3 +130,14 @@ def test_records_come_again_while_the_transaction_before_ends(
     _, (end,) = sent(broker, transactions)
     assert isinstance(end, Delivered)
     assert len([key for key, _ in broker.asked if key == PRODUCE]) == 2
+
+
+def test_the_coordinator_is_looked_for_again_when_no_node_answers(
+    broker: Changing, transactions: Transactions
+) -> None:
+    def unreachable(_answer: Any) -> Any:
+        raise UnreachableError("gone")
+
+    broker.changes[FIND_COORDINATOR] = unreachable
+    _, ends = sent(broker, transactions)
+    assert isinstance(ends[0], Delivered)
