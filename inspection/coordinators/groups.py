@@ -40,7 +40,7 @@ async def groups(service: Service, values: Values) -> GroupsView:
     shown, next_after = await sorted_elsewhere(
         count, lambda: page(images, lambda image: image.groups, values["after"], limit)
     )
-    offsets = (images[number].offsets.get(name, NO_OFFSETS) for name, number in shown)
+    offsets = [images[number].offsets.get(name, NO_OFFSETS) for name, number in shown]
     keys = _keys(cluster, islice(chain.from_iterable(offsets), ENDS_MAX))
     classic = tuple(
         name for name, number in shown if not isinstance(images[number].groups[name], ConsumerGroup)
@@ -48,11 +48,15 @@ async def groups(service: Service, values: Values) -> GroupsView:
     states, ends = await held_here(
         node, lambda views: (views.classic_states(classic), views.ends(keys))
     )
-    return GroupsView(
-        metadata_offset=cluster.provenance.end_offset,
-        groups=[
+    rows = await sorted_elsewhere(
+        sum(map(len, offsets)),
+        lambda: [
             group_row(name, number, images[number], states, ends, cluster) for name, number in shown
         ],
+    )
+    return GroupsView(
+        metadata_offset=cluster.provenance.end_offset,
+        groups=rows,
         group_count=count,
         loading_count=held.loading_count,
         coordinators=shares(cluster, CONSUMER_OFFSETS),
@@ -76,7 +80,9 @@ async def group(service: Service, values: Values) -> GroupDetail:
     found = image.groups.get(name)
     if found is None:
         raise Problem.not_found("group", "id", name)
-    offsets, next_after = _offsets(image, name, values)
+    offsets, next_after = await sorted_elsewhere(
+        len(image.offsets.get(name, NO_OFFSETS)), lambda: _offsets(image, name, values)
+    )
     keys = _keys(cluster, offsets)
     classic = () if isinstance(found, ConsumerGroup) else (name,)
     states, ends, assignor = await held_here(
