@@ -59,6 +59,10 @@ NOT_YET: Final = frozenset({88, STALE_MEMBER_EPOCH}) | AGAIN
 Told = Callable[[frozenset[Partition]], None]
 
 
+PATIENCE_MS: Final = 3_000
+"""Time for which a coordinator may be absent without a word: the first look creates its topic."""
+
+
 class _NobodyError(Exception):
     """There is no coordinator for now."""
 
@@ -132,7 +136,9 @@ class GroupConsumer:
         self._unplaced: frozenset[Partition] = frozenset()
         """Assigned, and not read yet: the committed offsets are not known."""
         self._place_ms = 0
-        self._is_alone = False
+        self._alone_since_ms: int | None = None
+        """Time since which there is no coordinator; None while there is one."""
+        self._is_told = False
         """There was no coordinator the last time, and that is told."""
         self._epochs: dict[Partition, int] = {}
         self._committed: dict[Partition, int] = {}
@@ -264,13 +270,20 @@ class GroupConsumer:
                 return
             answer = self._ask(*request_of(action, self._config))
         except (_NobodyError, UnreachableError) as error:
-            if not self._is_alone:
-                self.on_problem(f"No coordinator of group {self._config.group_id} yet: {error}")
-            self._is_alone = True
+            self._tell_of_absence(error)
             self._member.failed(self._clock.now_ms())
             return
-        self._is_alone = False
+        self._alone_since_ms = None
         self._tell(action, answer)
+
+    def _tell_of_absence(self, error: Exception) -> None:
+        """Say once that there is no coordinator, when its topic cannot just have been created."""
+        now_ms = self._clock.now_ms()
+        if self._alone_since_ms is None:
+            self._alone_since_ms, self._is_told = now_ms, False
+        if not self._is_told and now_ms >= self._alone_since_ms + PATIENCE_MS:
+            self._is_told = True
+            self.on_problem(f"No coordinator of group {self._config.group_id} yet: {error}")
 
     def _ask(self, api_key: int, body: Any, code_of: Callable[[Any], int] = code_of) -> Any:
         """One request to the coordinator, for those who repeat it later.
