@@ -36,6 +36,8 @@ class LogProducers:
         self._aborted = AbortedTransactions(vfs, log.directory, log.wrote_beside)
         self.is_behind = False
         """True after a truncation until the last batch was replayed."""
+        self._loaded_below = 0
+        """Offset from which a replay that is under way has to know all transactions."""
 
     @property
     def has_unwritten_aborts(self) -> bool:
@@ -54,11 +56,16 @@ class LogProducers:
         """Begin with the state at the end of a log that was truncated; `replay_some` ends it.
 
         Without a producer before, and in the snapshot, none wrote between them that is still known.
+        A snapshot does not tell of transactions that have ended. Those whose end may not be below
+        the high watermark are replayed from their begin, or a reader of what is committed would get
+        a part of one: unlike Kafka, which takes a truncation to be at the high watermark.
         """
-        log = self._log
+        log, first = self._log, self.states.first_unreplicated_offset
         self._aborted.truncate_to(log.segments, log.end_offset)
         is_needed = self.is_behind or not self.states.is_empty
-        self._load(log.end_offset, wall_ms, is_needed=is_needed)
+        before = self._loaded_below if self.is_behind else log.end_offset
+        self._loaded_below = min(log.end_offset, before, before if first is None else first)
+        self._load(self._loaded_below, wall_ms, is_needed=is_needed)
 
     def _load(self, newest: int, wall_ms: int, *, is_needed: bool) -> Sequence[RecoveryEvent]:
         """Load the last snapshot up to `newest`, behind which batches are replayed if needed."""

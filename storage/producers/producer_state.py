@@ -356,6 +356,11 @@ class ProducerStates:
     # -- last stable offset ---------------------------------------------------------------------
 
     @property
+    def first_unreplicated_offset(self) -> int | None:
+        """Lowest first offset of a transaction that ended, not known to be below the HW."""
+        return min(self._unreplicated, default=None)
+
+    @property
     def first_unstable_offset(self) -> Offset | None:
         """First offset of the oldest transaction that is not known to be ended below the HW."""
         if not self._open and not self._unreplicated:

@@ -298,6 +298,27 @@ def test_a_transaction_that_is_open_in_the_snapshot_is_replayed_to_its_end():
     assert log.is_replaying
 
 
+@pytest.mark.parametrize("cuts", [(6,), (7, 6)])
+def test_a_transaction_that_ended_above_the_high_watermark_is_not_forgotten_by_a_cut(cuts):
+    """A snapshot behind its marker does not tell of it; a reader would see a part of it."""
+    size = len(produced(NOW).buffer)
+    _, log = with_producers(0, segment_bytes=2 * size)
+    log.append_as_leader(produced(NOW), 1, NOW)
+    log.append_as_leader(produced(NOW, producer=7, attributes=1 << 4), 1, NOW)
+    log.append_as_leader(produced(NOW, producer=7, sequence=1, attributes=1 << 4), 1, NOW)
+    log.append_as_leader(marker(1), 1, NOW, COORDINATOR)
+    for _ in range(5):
+        log.append_as_leader(produced(NOW), 1, NOW)
+    log.set_high_watermark(2)
+    for end in cuts:
+        log.truncate_to(end, NOW)
+    assert log.last_stable_offset == 1
+    log.set_high_watermark(4)
+    assert log.last_stable_offset == 4
+    log.truncate_to(5, NOW)
+    assert log.last_stable_offset == 4
+
+
 def test_stable_offsets_are_known_at_the_end_of_the_replay():
     """A transaction that ended below the high watermark holds back nothing."""
     _, log = with_producers(0)
