@@ -45,12 +45,17 @@ class LogProducers:
         return self._aborted.has_unwritten
 
     def load(self, wall_ms: int) -> Sequence[RecoveryEvent]:
-        """Load the state of a log that was opened, `replay_some` ends it; the damaged files."""
+        """Load the state of a log that was opened, `replay_some` ends it; the damaged files.
+
+        As in Kafka, transactions that ended above the high watermark and below a snapshot are not
+        known: until the watermark has passed them, a reader of what is committed gets a part.
+        """
         log = self._log
         self._aborted.truncate_to(log.segments, log.end_offset)
         # Above the flushed end a power failure may have kept a snapshot without the transactions
         # that it leaves behind.
-        return self._load(log.flushed_end_offset, wall_ms, is_needed=True)
+        end = log.flushed_end_offset
+        return self._load(end, end, wall_ms, is_needed=True)
 
     def reload(self, wall_ms: int) -> None:
         """Begin with the state at the end of a log that was truncated; `replay_some` ends it.
@@ -65,14 +70,20 @@ class LogProducers:
         is_needed = self.is_behind or not self.states.is_empty
         before = self._loaded_below if self.is_behind else log.end_offset
         self._loaded_below = min(log.end_offset, before, before if first is None else first)
-        self._load(self._loaded_below, wall_ms, is_needed=is_needed)
+        self._load(log.end_offset, self._loaded_below, wall_ms, is_needed=is_needed)
 
-    def _load(self, newest: int, wall_ms: int, *, is_needed: bool) -> Sequence[RecoveryEvent]:
-        """Load the last snapshot up to `newest`, behind which batches are replayed if needed."""
+    def _load(
+        self, end: int, newest: int, wall_ms: int, *, is_needed: bool
+    ) -> Sequence[RecoveryEvent]:
+        """Load the last snapshot up to `newest`, behind which batches are replayed if needed.
+
+        Snapshots above `end` are removed.
+        """
         log, states = self._log, self.states
-        newest = max(newest, log.log_start_offset)
-        assert newest <= log.end_offset, f"{newest=} {log.end_offset=}"
-        damage = self._snapshots.load(states, log.log_start_offset, newest, wall_ms)
+        start = log.log_start_offset
+        end, newest = max(end, start), max(newest, start)
+        assert newest <= end <= log.end_offset, f"{newest=} {end=} {log.end_offset=}"
+        damage = self._snapshots.load(states, start, end, wall_ms, newest)
         assert log.log_start_offset <= states.end_offset <= newest, (
             f"{states.end_offset=} {newest=}"
         )

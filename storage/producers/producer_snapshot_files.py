@@ -64,20 +64,29 @@ class ProducerSnapshotFiles:
             self._newest = states.end_offset
 
     def load(
-        self, states: ProducerStates, log_start_offset: int, end_offset: int, wall_ms: int
+        self,
+        states: ProducerStates,
+        log_start_offset: int,
+        end_offset: int,
+        wall_ms: int,
+        newest: int | None = None,
     ) -> list[FileRebuilt]:
-        """Give `states` the newest valid file of the range, else the empty state of its start.
+        """Give `states` the newest valid file up to `newest`, else the empty state of the start.
 
-        Files outside of (`log_start_offset`, `end_offset`] and damaged ones are removed; the damage
-        is returned.
+        Files outside of (`log_start_offset`, `end_offset`] and damaged ones that were read are
+        removed; the damage is returned.
         """
-        assert log_start_offset <= end_offset, f"{log_start_offset=} {end_offset=}"
+        newest = end_offset if newest is None else newest
+        assert log_start_offset <= newest <= end_offset, f"{log_start_offset=} {end_offset=}"
         damage: list[FileRebuilt] = []
         loaded = False
+        self._newest = None
         for offset in reversed(self.offsets()):
             path = self._path(offset)
             if not log_start_offset < offset <= end_offset:
                 self._remove(path)
+            elif offset > newest:
+                self._newest = self._newest or offset
             elif not loaded:
                 try:
                     entries = decode_producer_snapshot(self._vfs.read(path), path)
@@ -86,10 +95,10 @@ class ProducerSnapshotFiles:
                     self._remove(path)
                 else:
                     states.load(entries, offset, wall_ms)
-                    self._newest, loaded = offset, True
+                    self._newest, loaded = self._newest or offset, True
         if not loaded:
             states.load((), log_start_offset, wall_ms)
-            self._newest = log_start_offset
+            self._newest = self._newest or log_start_offset
         return damage
 
     def _path(self, offset: int) -> str:

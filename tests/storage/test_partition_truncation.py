@@ -302,7 +302,7 @@ def test_a_transaction_that_is_open_in_the_snapshot_is_replayed_to_its_end():
 def test_a_transaction_that_ended_above_the_high_watermark_is_not_forgotten_by_a_cut(cuts):
     """A snapshot behind its marker does not tell of it; a reader would see a part of it."""
     size = len(produced(NOW).buffer)
-    _, log = with_producers(0, segment_bytes=2 * size)
+    vfs, log = with_producers(0, segment_bytes=2 * size)
     log.append_as_leader(produced(NOW), 1, NOW)
     log.append_as_leader(produced(NOW, producer=7, attributes=1 << 4), 1, NOW)
     log.append_as_leader(produced(NOW, producer=7, sequence=1, attributes=1 << 4), 1, NOW)
@@ -313,6 +313,8 @@ def test_a_transaction_that_ended_above_the_high_watermark_is_not_forgotten_by_a
     for end in cuts:
         log.truncate_to(end, NOW)
     assert log.last_stable_offset == 1
+    names = [each for each in vfs.list("/d/p-0") if each.endswith(".snapshot")]
+    assert max(names) == f"{6:020d}.snapshot", "those below the cut are good"
     log.set_high_watermark(4)
     assert log.last_stable_offset == 4
     log.truncate_to(5, NOW)
