@@ -33,7 +33,8 @@ def versions(turn: int, count: int = 4000) -> list[Record]:
 
 def rows(bootstrap: str, topic: str) -> list[Row]:
     """Every record that a reader gets: offset, key, value, timestamp."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "log_level": 2})
+    settings = {"bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False}
+    consumer = Consumer(settings | {"log_level": 2})  # nothing waits for a coordinator
     place = TopicPartition(topic, 0, OFFSET_BEGINNING)
     _, end = consumer.get_watermark_offsets(place, 30.0)
     consumer.assign([place])
