@@ -80,14 +80,11 @@ class ProducerSnapshotFiles:
         assert log_start_offset <= newest <= end_offset, f"{log_start_offset=} {end_offset=}"
         damage: list[FileRebuilt] = []
         loaded = False
-        self._newest = None
         for offset in reversed(self.offsets()):
             path = self._path(offset)
             if not log_start_offset < offset <= end_offset:
                 self._remove(path)
-            elif offset > newest:
-                self._newest = self._newest or offset
-            elif not loaded:
+            elif offset <= newest and not loaded:
                 try:
                     entries = decode_producer_snapshot(self._vfs.read(path), path)
                 except CorruptFileError as error:
@@ -95,10 +92,10 @@ class ProducerSnapshotFiles:
                     self._remove(path)
                 else:
                     states.load(entries, offset, wall_ms)
-                    self._newest, loaded = self._newest or offset, True
+                    self._newest, loaded = offset, True
         if not loaded:
             states.load((), log_start_offset, wall_ms)
-            self._newest = self._newest or log_start_offset
+            self._newest = log_start_offset
         return damage
 
     def _path(self, offset: int) -> str:

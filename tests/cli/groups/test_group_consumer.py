@@ -254,23 +254,6 @@ def test_without_an_offset_and_a_policy_there_is_no_position(config: GroupConfig
 
 
 @BOTH
-def test_a_coordinator_that_is_not_there_is_told_once_and_waited_for(config: GroupConfig) -> None:
-    reader = Reader(broker(), config)
-    reader.broker.errors = [(FIND_COORDINATOR, 15)] * 3
-    assert reader.poll(2000) == THREE
-    assert reader.told == [["t-0", "t-1"]], "its topic may just have been created"
-    reader = Reader(reader.broker, config)
-    reader.broker.errors = [(FIND_COORDINATOR, 15)] * 60
-    assert reader.poll(9000) == THREE
-    (first, assigned) = reader.told
-    assert str(first).startswith("No coordinator of group g yet: ")
-    assert ("CoordinatorNotAvailableException" in str(first), assigned) == (True, ["t-0", "t-1"])
-    reader.broker.errors = [(FIND_COORDINATOR, 30)]
-    with pytest.raises(MemberError, match="Group authorization failed"):
-        Reader(reader.broker, config).poll()
-
-
-@BOTH
 def test_connections_that_break_are_made_again(config: GroupConfig) -> None:
     made = broker()
     reader = Reader(made, config)
@@ -434,17 +417,6 @@ def test_topics_that_cannot_be_looked_up_are_looked_up_a_second_later() -> None:
     for _ in range(3):
         reader.poll(300)
     assert made.refused == [METADATA] * 8
-
-
-def test_each_time_without_a_coordinator_is_told() -> None:
-    made = broker()
-    reader = Reader(made, changed(CLASSIC, enable_auto_commit=False))
-    made.errors = [(FIND_COORDINATOR, 15)] * 60
-    reader.poll(9000)
-    made.errors = [(HEARTBEAT, 16), *[(FIND_COORDINATOR, 15)] * 60]
-    reader.poll(20_000)
-    texts = [str(text)[:14] for text in reader.told if isinstance(text, str)]
-    assert (texts, made.errors) == (["No coordinator"] * 2, [])
 
 
 def test_a_connection_that_broke_may_mean_another_coordinator() -> None:

@@ -1,5 +1,7 @@
 """`/v1/groups`: groups of the coordinator of this node, with members, offsets and lag."""
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -13,7 +15,7 @@ from coordinator.group.image import GroupsImage, OffsetAndMetadata, SimpleGroup
 from coordinator.records.group import GroupMetadataValue, MemberMetadata
 from coordinator.records.kinds import CONSUMER_OFFSETS
 from coordinator.runtime.shards import partition_for
-from inspection.coordinators import group_views
+from inspection.coordinators import group_views, held
 from inspection.coordinators.group_views import group_row, group_view, state_of
 from inspection.coordinators.pages import page
 from inspection.coordinators.shares import CoordinatorShare, coordinator_of, shares
@@ -247,6 +249,27 @@ async def test_groups_of_a_broker_with_lag(coordinating: Any) -> None:
     rest = await site.get("/v1/groups?limit=2&after=g2")
     assert [g["id"] for g in rest["groups"]] == ["g3"]
     assert (rest["groups"][0]["lag"], rest["next_after"]) == (0, None)
+
+
+async def test_many_offsets_are_looked_at_on_another_thread(
+    coordinating: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, members, _ = coordinating
+    members.commit({"a": [(0, 0), (1, 0)]}, group="g1")
+    members.settle()
+    elsewhere = 0
+
+    async def to_thread(work: Callable[[], Any]) -> Any:
+        nonlocal elsewhere
+        elsewhere += 1
+        return work()
+
+    monkeypatch.setattr(asyncio, "to_thread", to_thread)
+    for most, counts in ((2, (0, 0)), (1, (1, 2))):
+        monkeypatch.setattr(held, "IDS_INLINE", most)
+        for path, count in zip(("/v1/groups", "/v1/groups/g1"), counts, strict=True):
+            await site.get(path)
+            assert elsewhere == count, f"{path} with {most=}"
 
 
 async def test_one_group_with_a_page_of_its_offsets(coordinating: Any) -> None:
