@@ -155,7 +155,7 @@ class Broker:
         self._later = EventQueue(later, self._budget)
         self._takes = self._event_table(later)
         parts = (
-            self._front, self._later, self._fetchers, self._local, self._groups,
+            self._front, self._later, self._replicas, self._fetchers, self._local, self._groups,
             self._transactions.coordinator, self._local.upkeep,
         )  # fmt: skip
         self._turns = Turns(self._budget, parts)
@@ -175,6 +175,7 @@ class Broker:
         """Make the manager of the partitions."""
         return ReplicaManager(
             self._clock,
+            self._budget,
             AlterPartitions(self.config.node_id),
             image=self._newest_image,
             lag_ms_max=self.config.replica_lag_ms_max,
@@ -307,15 +308,19 @@ class Broker:
 
     def settle(self) -> list[Effect]:
         """Run the timers that are due and set the deadline: the second half of a step."""
-        if not self._is_serving and self._local.is_ready:
+        self._budget.resume()
+        begins = not self._is_serving and self._local.is_ready
+        if begins:
             self._is_serving = True
             self._front.serve()
             self._pulse.begin()
         first_ms = self._timed.tick(self._clock.now_ms)
         self._propose()  # what is due made the replicas tick
-        effects = self._taken()
+        effects: list[Effect] = []
+        if begins or first_ms is None or self._turns.has_rest or self._effects:
+            effects = self._taken()
         self._deadline_ms = self._timed.first_ms() if first_ms is None else first_ms
-        if self._turns.is_busy:
+        if self._turns.has_rest:
             self._deadline_ms = self._clock.now_ms
         return effects
 

@@ -8,6 +8,9 @@ turn, before which the driver looks at its sockets and timers.
 
 Parts that have something to do share a turn. Each begins with its share of what is left, and the
 part behind the last one of a turn is the first of the next: none waits for ever.
+
+A step has two halves, and what the first made leaves before the second. A part whose pieces others
+wait for ends the first half by `pause`, so that they do not wait for its next pieces.
 """
 
 from collections import deque
@@ -25,17 +28,27 @@ class TurnBudget:
         units_max: bound of a turn.
     """
 
-    __slots__ = ("_limit", "spent", "units_max")
+    __slots__ = ("_bound", "_is_first_half", "_limit", "spent", "units_max")
 
     def __init__(self, units_max: int = TURN_UNITS_MAX) -> None:
         assert units_max > 0, f"{units_max=}"
         self.units_max = units_max
-        self.spent = 0
-        self._limit = units_max
+        self.begin()
 
     def begin(self) -> None:
         """Begin a turn: all of the budget is there."""
-        self.spent, self._limit = 0, self.units_max
+        self.spent, self._is_first_half = 0, True
+        self._bound = self._limit = self.units_max
+
+    def pause(self) -> None:
+        """Begin nothing more in the first half of the step; nothing in the second."""
+        if self._is_first_half:
+            self._bound = self._limit = 0
+
+    def resume(self) -> None:
+        """Begin the second half: go on with what is left of the turn."""
+        self._is_first_half = False
+        self._bound = self._limit = self.units_max
 
     def share(self, count: int) -> None:
         """Give the next of `count` parts its share of what is left."""
@@ -58,8 +71,8 @@ class TurnBudget:
 
     @property
     def is_spent(self) -> bool:
-        """True if nothing more is begun in this turn."""
-        return self.spent >= self.units_max
+        """True if nothing more is begun in this turn, or in this half of it."""
+        return self.spent >= self._bound
 
 
 class Part(Protocol):
@@ -86,25 +99,27 @@ class Turns:
     def __init__(self, budget: TurnBudget, parts: Iterable[Part]) -> None:
         self._budget = budget
         self._parts = deque(parts)
+        self.has_rest = False
+        """True if something was left to do when the parts went on last: a turn is due at once."""
 
     @property
     def is_busy(self) -> bool:
-        """True if a part has something to do: another turn is due at once."""
+        """True if a part has something to do."""
         return any(part.is_busy for part in self._parts)
 
     def go_on(self) -> None:
         """Let all parts go on until nothing waits or the budget is spent."""
         budget, parts = self._budget, self._parts
         while not budget.is_spent:
-            busy_count = len([part for part in parts if part.is_busy])
-            if not busy_count:
+            busy = [part for part in parts if part.is_busy]
+            if not busy:
+                self.has_rest = False
                 return
-            for _ in range(len(parts)):
-                part = parts[0]
-                parts.rotate(-1)
-                if part.is_busy:
-                    budget.share(max(1, busy_count))
-                    busy_count -= 1
+            for position, part in enumerate(busy):
+                if part.is_busy:  # what one does may leave another nothing to do
+                    budget.share(len(busy) - position)
                     part.go_on()
                     if budget.is_spent:
-                        return
+                        parts.rotate(-1 - parts.index(part))
+                        break
+        self.has_rest = self.is_busy

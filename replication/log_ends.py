@@ -7,8 +7,8 @@ reached again at another place, so these ends are made anew.
 apache/kafka: storage/.../log/UnifiedLog.java (`fetchHighWatermarkMetadata`, `fetchOffsetSnapshot`)
 """
 
-from replication.log_offsets import LogOffsetMetadata, LogOffsetSnapshot
-from storage.logs.unified_log import UnifiedLog
+from replication.log_offsets import LogOffsetMetadata
+from storage.logs.unified_log import FetchIsolation, UnifiedLog
 from wire.types import Offset
 
 
@@ -45,13 +45,16 @@ class LogEnds:
         self._log.set_high_watermark(new.offset)
         self._high_watermark = new
 
-    def snapshot(self) -> LogOffsetSnapshot:
-        """All ends, for a fetch that waits."""
+    def of(self, isolation: FetchIsolation) -> LogOffsetMetadata:
+        """The end of what a fetch reads."""
+        if isolation is FetchIsolation.LOG_END:
+            return self.log_end
         high_watermark = self.high_watermark
+        if isolation is FetchIsolation.HIGH_WATERMARK:
+            return high_watermark
         stable = Offset(self._log.last_stable_offset)
         assert stable <= high_watermark.offset, f"{stable=} {high_watermark=}"
-        last_stable = high_watermark if stable == high_watermark.offset else self.at(stable)
-        return LogOffsetSnapshot(self.log_end, high_watermark, last_stable)
+        return high_watermark if stable == high_watermark.offset else self.at(stable)
 
 
 def _place(log: UnifiedLog, offset: Offset) -> tuple[Offset, int]:

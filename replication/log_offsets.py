@@ -1,6 +1,6 @@
 """Offsets with their place in the log, so that bytes between two of them can be counted.
 
-apache/kafka: storage/.../internals/log/{LogOffsetMetadata,LogOffsetSnapshot}.java
+apache/kafka: storage/.../internals/log/LogOffsetMetadata.java
 """
 
 import msgspec
@@ -14,11 +14,3 @@ class LogOffsetMetadata(msgspec.Struct, frozen=True, gc=False):
     offset: Offset
     place: tuple[Offset, int] | None = None
     """Base offset of its segment, and bytes of the segment before it."""
-
-
-class LogOffsetSnapshot(msgspec.Struct, frozen=True, gc=False):
-    """The ends of a log at one instant."""
-
-    log_end: LogOffsetMetadata
-    high_watermark: LogOffsetMetadata
-    last_stable: LogOffsetMetadata

@@ -39,7 +39,7 @@ from replication.leader.leadership import (
 )
 from replication.leader.replica import is_stale
 from replication.log_ends import LogEnds
-from replication.log_offsets import LogOffsetSnapshot
+from replication.log_offsets import LogOffsetMetadata
 from replication.reading import Fetched, offset_for_timestamp, with_records, without_records
 from replication.roles import Following, Offline, PartitionSettings, Transition
 from storage.logs.append_info import UnexpectedOffsetError
@@ -387,15 +387,23 @@ class Partition:
 
     # -- offsets --------------------------------------------------------------------------------
 
-    def offset_snapshot(
-        self, current_leader_epoch: LeaderEpoch | None, *, is_leader_only: bool
-    ) -> LogOffsetSnapshot | ErrorCode:
-        """The ends of the log, or why it may not be read."""
+    def end(
+        self,
+        isolation: FetchIsolation,
+        current_leader_epoch: LeaderEpoch | None,
+        *,
+        is_leader_only: bool,
+    ) -> LogOffsetMetadata | ErrorCode:
+        """The end of what a Fetch may read, or why the log may not be read."""
         log = self.local_log(current_leader_epoch, is_leader_only=is_leader_only)
         if isinstance(log, ErrorCode):
             return log
         assert self._ends is not None, "the log is open"
-        return self._ends.snapshot()
+        return self._ends.of(isolation)
+
+    def is_last_epoch(self, epoch: LeaderEpoch) -> bool:
+        """True if an epoch is the newest one of which the log knows."""
+        return self.log is not None and self.log.last_epoch == epoch
 
     def end_of_epoch(
         self,

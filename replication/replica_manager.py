@@ -8,16 +8,19 @@ apache/kafka: core/.../server/ReplicaManager.scala
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
 from metadata.image import Image
 from network.clock import Clock
+from network.turn_budget import TurnBudget
 from replication.counters import Counters
 from replication.leader.alter_partition import AlterPartitions
 from replication.leader.appends import Appends
 from replication.leader.delayed import AwaitedOffset, DelayedDeleteRecords, DeletedRecords
+from replication.leader.delayed_fetch import DelayedFetch
 from replication.leader.fetches import Fetches
 from replication.leader.fetching import ReadRules
 from replication.leader.flush_gate import Flushed
@@ -64,6 +67,7 @@ class ReplicaManager:
 
     Args:
         clock: of the broker.
+        budget: of the turn.
         proposals: of ISRs.
         image: the newest.
         lag_ms_max: `replica.lag.time.max.ms`; ISRs are shrunk at every half of it.
@@ -75,6 +79,7 @@ class ReplicaManager:
     def __init__(
         self,
         clock: Clock,
+        budget: TurnBudget,
         proposals: AlterPartitions,
         *,
         image: Callable[[], Image],
@@ -110,12 +115,14 @@ class ReplicaManager:
         self.append_in_steps = appends.append_in_steps
         fetches = Fetches(
             clock,
+            budget,
             self.partition_of,
             self.took,
             on_failure=listener.failed,
             counters=counters,
             rules=rules,
         )
+        self._answers = fetches
         self._fetches = fetches.waiting
         self.fetch = fetches.fetch
         """Reads partitions, or parks a Fetch."""
@@ -124,6 +131,15 @@ class ReplicaManager:
         self._deletions = Waiting(clock, _end_deletion)
         self.partitions: dict[TopicIdPartition, Partition] = {}
         """The hosted partitions, also those whose log is offline or not open yet."""
+
+    @property
+    def is_busy(self) -> bool:
+        """True if fetches whose wait is over are not answered."""
+        return self._answers.is_busy
+
+    def go_on(self) -> None:
+        """Answer some of them."""
+        self._answers.go_on()
 
     @property
     def waiting_counts(self) -> tuple[int, int, int]:
@@ -189,13 +205,17 @@ class ReplicaManager:
         if changed.proposal is not None and not self._proposals.submit(key, changed.proposal):
             code = ErrorCode.operation_not_attempted
             self.partitions[key].on_answer(changed.proposal, code, self._clock.now_ms)
-        if changed.high_watermark_raised or changed.low_watermark_raised:
+        if changed.low_watermark_raised:
             self.check(key)
+        elif changed.high_watermark_raised:
+            self._produces.check(key)
+            self._fetches.check(key, partial(DelayedFetch.committed, key=key))
+            self._on_checked(key)
 
     def _appended(self, key: TopicIdPartition, changed: Changed) -> None:
         """Follow an append of this leader, which those may read who wait for records."""
         self.took(key, changed)
-        self._fetches.check(key)
+        self._fetches.check(key, partial(DelayedFetch.appended, key=key))
 
     def check(self, key: TopicIdPartition) -> None:
         """Try all requests that wait for a partition: it has another role, epoch or end."""

@@ -201,7 +201,8 @@ class LogCleaner:
 
     def next_ms(self) -> int | None:
         """Instant of the next look; None while none is due."""
-        return None if self._is_looking or not self._idle else self._due_ms
+        is_idle = not self._rounds or bool(self._idle)
+        return self._due_ms if is_idle and not self._is_looking else None
 
     @property
     def _idle(self) -> list[str]:

@@ -128,6 +128,15 @@ class Call:
         if withdraw is not None:
             self.frame, self.withdraw = bytearray(), withdraw
 
+    def take_withdraw(self) -> Callable[[], None] | None:
+        """Return what ends the wait for the answer, for the caller to keep instead of this call.
+
+        It leads to the request that waits, and that to this call: a cycle, which only a search for
+        garbage would free.
+        """
+        withdraw, self.withdraw = self.withdraw, None
+        return withdraw
+
     def go_on(self, steps: Steps[None]) -> None:
         """Do the rest in pieces over turns, before later requests of the connection.
 

@@ -315,7 +315,7 @@ class Front:
         if reply.is_answered:
             reply.answered_ns = handled_ns
             return
-        self._parked(reply, call.withdraw)
+        self._parked(reply, call.take_withdraw())
 
     def _parked(self, reply: Reply, withdraw: Callable[[], None] | None) -> None:
         if withdraw is not None and not reply.is_answered:

@@ -57,16 +57,18 @@ class EpochFiles:
         self._refused = refused
         self._directories: dict[str, _Directory] = {}
 
-    def note(self, name: TopicAndPartition) -> None:
-        """Write the epochs of a log soon, if it is open and they changed."""
-        log, path = self._manager.get(*name), self._manager.log_dir_of(*name)
+    def note(self, name: TopicAndPartition) -> bool:
+        """Write the epochs of a log soon, if it is open and they changed; True if so."""
+        log = self._manager.get(*name)
         if log is None or not _has_changed(log.log):
-            return
+            return False
+        path = self._manager.log_dir_of(*name)
         assert path is not None, f"{name=}"
         directory = self._of(path)
         if name not in directory.noted:
             directory.noted.add(name)
             directory.waiting.append(name)
+        return True
 
     def look_at_all(self, path: str) -> None:
         """Look at all logs of a log directory: a truncation changes the epochs of some."""

@@ -114,6 +114,8 @@ class Upkeep:
         }
         self._initial_delay_ms = intervals.initial_delay_ms
         self._due_ms: dict[str, int] = {}
+        self._is_stirred = False
+        """False while nothing has happened by which a part can have become busy."""
 
     def start(self) -> None:
         """Begin, when all logs are loaded."""
@@ -121,6 +123,7 @@ class Upkeep:
         self._due_ms = dict.fromkeys(self._schedules, now_ms + self._initial_delay_ms)
         self._due_ms["high_watermarks"] = now_ms
         self._due_ms["producers"] = now_ms + self._schedules["producers"][0]
+        self._is_stirred = True
         self.cleaner.start()
 
     def stop(self) -> None:
@@ -130,7 +133,7 @@ class Upkeep:
 
     def note_epochs(self, name: TopicAndPartition) -> None:
         """Write the leader epochs of a log soon, if they are others."""
-        self.epochs.note(name)
+        self._is_stirred |= self.epochs.note(name)
 
     def leave(self, path: str) -> None:
         """Look after a log directory that went offline no more."""
@@ -142,11 +145,15 @@ class Upkeep:
         """Instant of the next `tick`; None unless it has begun."""
         if not self._due_ms:
             return None
-        others = (self._removals.next_ms(), self.cleaner.next_ms())
-        return min([*self._due_ms.values(), *(each for each in others if each is not None)])
+        first_ms = min(self._due_ms.values())
+        for other_ms in (self._removals.next_ms(), self.cleaner.next_ms()):
+            if other_ms is not None and other_ms < first_ms:
+                first_ms = other_ms
+        return first_ms
 
     def tick(self) -> None:
         """Begin what is due for the longest time: it lists all logs."""
+        self._is_stirred = True
         now_ms = self._services.now_ms
         name = min(self._due_ms, key=self._due_ms.__getitem__, default=None)
         if name is not None and self._due_ms[name] <= now_ms:
@@ -158,11 +165,10 @@ class Upkeep:
     @property
     def is_busy(self) -> bool:
         """True if something has begun and not ended, and does not wait for a lane."""
-        if self._due_ms:
-            for part in self._parts:  # every turn asks some times, hence no generator
-                if part.is_busy:
-                    return True
-        return False
+        if not self._is_stirred:  # every turn asks some times
+            return False
+        self._is_stirred = bool(self._due_ms) and any(part.is_busy for part in self._parts)
+        return self._is_stirred
 
     def go_on(self) -> None:
         """Let the kind go on that has waited for the longest time."""
@@ -215,7 +221,8 @@ class Upkeep:
     # -- failures -------------------------------------------------------------------------------
 
     def _refused(self, path: str, error: BaseException | None) -> None:
-        """Follow an error of a log directory's disk, if there is one."""
+        """Follow the end of work in a lane: an error of a log directory's disk, if there is one."""
+        self._is_stirred = True
         if isinstance(error, OutOfSpaceError):
             fields = {"path": path, "reason": str(error)}
             self._services.emit(Log(LogLevel.WARN, "log_upkeep_refused", fields))

@@ -14,7 +14,7 @@ import msgspec
 from replication.leader.fetch_params import FetchParams
 from replication.leader.fetch_session import FetchPartition
 from replication.leader.fetching import IsThrottled, PartitionOf, PartitionRead
-from replication.log_offsets import LogOffsetMetadata, LogOffsetSnapshot
+from replication.log_offsets import LogOffsetMetadata
 from replication.partition import Partition
 from storage.logs.unified_log import FetchIsolation
 from wire.errors import ErrorCode
@@ -67,12 +67,11 @@ def fetchable_bytes(
         return 0
     if isinstance(partition, ErrorCode):
         return None
-    snapshot = partition.offset_snapshot(
-        request.current_leader_epoch, is_leader_only=params.is_leader_only
+    end = partition.end(
+        params.isolation, request.current_leader_epoch, is_leader_only=params.is_leader_only
     )
-    if isinstance(snapshot, ErrorCode):
+    if isinstance(end, ErrorCode):
         return None
-    end = _end(snapshot, params.isolation)
     if start.offset > end.offset or _must_truncate(partition, request):
         return None
     if start.offset == end.offset or is_throttled:
@@ -82,24 +81,17 @@ def fetchable_bytes(
 
 
 def _must_truncate(partition: Partition, request: FetchPartition) -> bool:
-    """True if the log of the follower diverges, or the end of its last epoch is unknown."""
+    """True if the log of the follower diverges, or the end of its last epoch is unknown.
+
+    The end of the last epoch is that of the log, above which the follower is not.
+    """
     epoch = request.last_fetched_epoch
-    if epoch is None:
+    if epoch is None or partition.is_last_epoch(epoch):
         return False
     known = partition.end_of_epoch(request.current_leader_epoch, epoch, is_leader_only=False)
     if not isinstance(known, OffsetAndEpoch):
         return True
     return known.epoch < epoch or known.offset < request.fetch_offset
-
-
-def _end(snapshot: LogOffsetSnapshot, isolation: FetchIsolation) -> LogOffsetMetadata:
-    match isolation:
-        case FetchIsolation.LOG_END:
-            return snapshot.log_end
-        case FetchIsolation.HIGH_WATERMARK:
-            return snapshot.high_watermark
-        case FetchIsolation.TXN_COMMITTED:
-            return snapshot.last_stable
 
 
 def _bytes_between(start: LogOffsetMetadata, end: LogOffsetMetadata) -> int | None:
@@ -204,6 +196,17 @@ class DelayedFetch(Generic[Request]):
                 self._bytes_of[key] = readable
         self.is_complete |= self.readable_bytes >= self.params.min_bytes
         return self.is_complete
+
+    def appended(self, key: TopicIdPartition) -> bool:
+        """As `try_complete`, behind an append to a partition: what is committed did not change."""
+        return self.params.isolation is FetchIsolation.LOG_END and self.try_complete((key,))
+
+    def committed(self, key: TopicIdPartition) -> bool:
+        """As `try_complete`, behind a rise of its high watermark: the log end did not change."""
+        if self.params.isolation is FetchIsolation.LOG_END:
+            self.held.pop(key, None)  # its row tells the watermark
+            return False
+        return self.try_complete((key,))
 
     def _note_throttle(self, key: TopicIdPartition) -> bool:
         replica_id = self.params.replica_id

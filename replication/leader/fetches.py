@@ -1,14 +1,18 @@
 """The Fetch requests of a broker: read at once, parked, read again; in pieces where they are large.
 
+A Fetch whose wait ends by an event is answered when the broker goes on, behind the event.
+
 apache/kafka: core/.../server/ReplicaManager.scala (fetchMessages)
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from network.clock import Clock
+from network.turn_budget import TurnBudget
 from replication.counters import Counters
 from replication.leader.delayed_fetch import DelayedFetch, FetchStatus, is_answered_at_once
 from replication.leader.fetch_params import FetchParams
@@ -53,6 +57,7 @@ class Fetches:
 
     Args:
         clock: of the broker.
+        budget: of the turn.
         partition_of: a partition of this broker, or why there is none.
         took: called with what a read did to a partition.
         on_failure: called with the partition at which a log directory failed, and the error.
@@ -63,6 +68,7 @@ class Fetches:
     def __init__(
         self,
         clock: Clock,
+        budget: TurnBudget,
         partition_of: PartitionOf,
         took: Callable[[TopicIdPartition, Changed], None],
         *,
@@ -77,7 +83,29 @@ class Fetches:
         self._counters = counters
         self._quota = rules.quota
         self._read_from = ReadFrom(partition_of, rules.selector, self.is_throttled)
-        self.waiting = Waiting(clock, self._end)
+        self._budget = budget
+        self._completed: deque[DelayedFetch[_Fetch]] = deque()
+        self.waiting = Waiting(clock, self._end, self._completed.append)
+
+    @property
+    def is_busy(self) -> bool:
+        """True if fetches whose wait is over are not answered."""
+        return bool(self._completed)
+
+    def go_on(self) -> None:
+        """Answer some of them; the first answer leaves before the others are read.
+
+        Behind an append the followers work at the same time: the first while the second is read
+        for, instead of both behind that.
+        """
+        completed, budget = self._completed, self._budget
+        while completed and budget.has_room:
+            fetch = completed.popleft()
+            if fetch.request.resume is None:  # otherwise its pieces spend what they cost
+                budget.spend(len(fetch.request.wanted) * READ_UNITS)
+            self._end(fetch)
+            if completed:
+                budget.pause()
 
     def fetch(
         self,

@@ -8,7 +8,7 @@ apache/kafka: core/.../server/DelayedOperation.scala. One heap of deadlines repl
 wheel, and an operation leaves all its keys when it completes, so nothing is left to be purged.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -35,6 +35,7 @@ class DelayedOperation(Protocol[Key_contra]):
 
 Key = TypeVar("Key", bound=Hashable)
 Operation = TypeVar("Operation", bound=DelayedOperation[Any])
+Attempt = Callable[[Operation], bool]
 
 
 class Watched(Generic[Key, Operation]):
@@ -115,12 +116,24 @@ class Purgatory(Generic[Key, Operation]):
         heappush(self._deadlines, (deadline_ms, watched.number, watched))
         return False
 
-    def check(self, key: Key) -> list[Operation]:
-        """Try the operations of a key, in the order in which they came; return the completed."""
+    def check(self, key: Key, attempt: Attempt[Operation] | None = None) -> list[Operation]:
+        """Try the operations of a key, in the order in which they came; return the completed.
+
+        Args:
+            key: to which something happened.
+            attempt: true if an operation is complete; None for its `try_complete` of the key.
+        """
         of_key = self._by_key.get(key)
         if of_key is None:
             return []
-        return self._tried((watched, (key,)) for watched in tuple(of_key.values()))
+        completed, changed = [], (key,)
+        for watched in tuple(of_key.values()):
+            operation = watched.operation
+            is_complete = operation.try_complete(changed) if attempt is None else attempt(operation)
+            if is_complete and not watched.is_open:
+                self._end(watched)
+                completed.append(operation)
+        return completed
 
     def check_all(self, keys: Iterable[Key]) -> list[Operation]:
         """As `check`, of keys to which something happened at once: each operation is tried once."""
@@ -128,13 +141,8 @@ class Purgatory(Generic[Key, Operation]):
         for key in keys:
             for number, watched in self._by_key.get(key, {}).items():
                 found.setdefault(number, (watched, []))[1].append(key)
-        return self._tried([found[number] for number in sorted(found)])
-
-    def _tried(
-        self, tried: Iterable[tuple[Watched[Key, Operation], Iterable[Key]]]
-    ) -> list[Operation]:
         completed = []
-        for watched, changed in tried:
+        for watched, changed in (found[number] for number in sorted(found)):
             if watched.operation.try_complete(changed) and not watched.is_open:
                 self._end(watched)
                 completed.append(watched.operation)

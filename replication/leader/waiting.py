@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final, Generic, TypeVar
 
 from network.clock import Clock
-from replication.leader.purgatory import DelayedOperation, Purgatory, Watched
+from replication.leader.purgatory import Attempt, DelayedOperation, Purgatory, Watched
 from wire.types import TopicIdPartition
 
 Withdraw = Callable[[], None]
@@ -26,11 +26,19 @@ class Waiting(Generic[Operation]):
     Args:
         clock: of the broker.
         end: answers a request whose wait is over.
+        end_later: takes one whose wait is over by an event or its deadline, to be answered soon;
+            None to answer it at once.
     """
 
-    def __init__(self, clock: Clock, end: Callable[[Operation], None]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        end: Callable[[Operation], None],
+        end_later: Callable[[Operation], None] | None = None,
+    ) -> None:
         self._clock = clock
         self._end = end
+        self._end_later = end_later or end
         self._purgatory: Purgatory[TopicIdPartition, Operation] = Purgatory()
 
     @property
@@ -82,21 +90,21 @@ class Waiting(Generic[Operation]):
         """End a request without an answer; nothing if it has ended."""
         self._purgatory.cancel(watched)
 
-    def check(self, key: TopicIdPartition) -> None:
-        """Try those that wait for a partition."""
-        for operation in self._purgatory.check(key):
-            self._end(operation)
+    def check(self, key: TopicIdPartition, attempt: Attempt[Operation] | None = None) -> None:
+        """Try those that wait for a partition, by `attempt` or as for any event."""
+        for operation in self._purgatory.check(key, attempt):
+            self._end_later(operation)
 
     def check_all(self, keys: Iterable[TopicIdPartition]) -> None:
         """As `check`, of the partitions of one image: each request is tried once."""
         for operation in self._purgatory.check_all(keys):
-            self._end(operation)
+            self._end_later(operation)
 
     def expire(self) -> list[Operation]:
         """End those whose deadline has come; return them."""
         expired = self._purgatory.expire(self._clock.now_ms)
         for operation in expired:
-            self._end(operation)
+            self._end_later(operation)
         return expired
 
     def next_deadline_ms(self) -> int | None:

@@ -170,6 +170,7 @@ def test_a_fetch_that_waits_is_answered_behind_the_piece_that_it_waits_for() -> 
     rest(driven, turn(driven, fetch(1)))
     assert driven.broker.counts().fetch.delayed == 1
     effects = begun(driven, many(connection_id=2))
+    effects += turn(driven, TimeAdvanced())
     assert len(sent(effects)) == 1
     assert sent(effects, 2) == []
     rest(driven)

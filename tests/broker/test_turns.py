@@ -183,8 +183,8 @@ def test_a_stop_leaves_partitions_over_turns() -> None:
 def test_the_parts_that_share_turns() -> None:
     broker = started().broker
     parts = [
-        broker._front, broker._later, broker._fetchers, broker._local, broker._groups,
-        broker._transactions.coordinator,
+        broker._front, broker._later, broker._replicas, broker._fetchers, broker._local,
+        broker._groups, broker._transactions.coordinator,
         broker._local.upkeep,
     ]  # fmt: skip
     assert list(broker._turns._parts) == parts

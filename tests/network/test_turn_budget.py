@@ -120,3 +120,65 @@ def test_what_a_part_makes_another_do_is_done_in_the_same_turn() -> None:
     asks.waiting = [1]
     turns.go_on()
     assert shared.done == [("b", 1), ("a", 1)]
+
+
+def test_a_pause_ends_the_first_half_of_a_step_and_no_other() -> None:
+    budget = TurnBudget(10)
+    budget.spend(3)
+    budget.pause()
+    assert (budget.left, budget.has_room, budget.is_spent) == (0, False, True)
+    budget.resume()
+    assert (budget.left, budget.has_room, budget.is_spent) == (7, True, False)
+    budget.pause()
+    assert not budget.is_spent, "in the second half nobody would go on before the next step"
+    budget.begin()
+    budget.pause()
+    assert budget.is_spent, "another step has a first half again"
+    budget.begin()
+    assert (budget.left, budget.is_spent) == (10, False)
+
+
+def test_what_a_pause_holds_back_is_the_rest_which_goes_on_behind_it() -> None:
+    shared = Shared()
+
+    class Pauses(Pieces):
+        def go_on(self) -> None:
+            super().go_on()
+            shared.budget.pause()
+
+    pauses = Pauses(shared.budget, shared.done, "b")
+    turns = Turns(shared.budget, (shared.a, pauses, shared.c))
+    shared.a.waiting, pauses.waiting, shared.c.waiting = [1], [2], [3]
+    turns.go_on()
+    assert (shared.done, turns.has_rest) == ([("a", 1), ("b", 2)], True)
+    shared.budget.resume()
+    shared.a.waiting = [4]
+    turns.go_on()
+    assert shared.done[2:] == [("c", 3), ("a", 4)], "behind the part that paused"
+    assert not turns.has_rest
+
+
+def test_the_rest_of_a_turn_that_is_spent_is_what_is_left() -> None:
+    shared = Shared()
+    shared.a.waiting = [12]
+    shared.turn()
+    assert not shared.turns.has_rest, "the last piece was done"
+    shared.a.waiting = [12, 1]
+    shared.turn()
+    assert shared.turns.has_rest
+    shared.turn()
+    assert not shared.turns.has_rest
+
+
+def test_a_part_that_another_has_left_nothing_to_do_is_passed_over() -> None:
+    shared = Shared()
+
+    class Takes(Pieces):
+        def go_on(self) -> None:
+            super().go_on()
+            shared.c.waiting = []
+
+    takes = Takes(shared.budget, shared.done, "a")
+    takes.waiting, shared.c.waiting = [1], [1]
+    Turns(shared.budget, (takes, shared.c)).go_on()
+    assert shared.done == [("a", 1)]

@@ -5,6 +5,7 @@ import msgspec
 from metadata.image import EMPTY, Topic
 from network.clock import Clock, Now
 from network.sampled_rate import QuotaWindow
+from network.turn_budget import TurnBudget
 from replication.counters import Counters
 from replication.leader.alter_partition import AlterPartitions
 from replication.leader.fetch_params import FetchParams
@@ -65,8 +66,10 @@ class Managed:
         self.vfs = {}
         self.quota = ReplicationQuota(QuotaWindow(), self.clock)
         self.checked = []
+        self.budget = TurnBudget()
         self.manager = ReplicaManager(
             self.clock,
+            self.budget,
             self.proposals,
             image=lambda: self.image,
             lag_ms_max=LAG_MS,
@@ -119,6 +122,14 @@ class Managed:
     def advance(self, ms):
         self.clock.set(Now(self.clock.now_ms + ms, self.clock.wall_ms + ms))
         self.manager.tick()
+        self.go_on()
+
+    def go_on(self):
+        """Let all that waits be done, in a turn of its own."""
+        self.budget.begin()
+        while self.manager.is_busy:
+            self.manager.go_on()
+            self.budget.resume()
 
     def append(self, batches=None, *, acks=1, timeout_ms=50):
         """Append; the answers so far."""
@@ -150,6 +161,7 @@ class Managed:
 
     def taken(self):
         """The answers since the last call."""
+        self.go_on()
         answers = list(self.answers)
         self.answers.clear()
         return answers

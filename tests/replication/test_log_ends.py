@@ -5,6 +5,7 @@ import pytest
 from replication.log_ends import LogEnds
 from replication.log_offsets import LogOffsetMetadata
 from simulator.cluster.memory_vfs import MemoryVfs
+from storage.logs.unified_log import FetchIsolation
 from tests.storage.test_unified_log import NOW, opened, produced
 
 
@@ -22,8 +23,9 @@ def test_the_high_watermark_is_that_of_the_log_with_its_place():
         found = ends.high_watermark
         assert found == ends.at(offset) == LogOffsetMetadata(offset, log.place_of(offset))
         assert ends.high_watermark is found
-        assert ends.snapshot().high_watermark is found
-    assert ends.log_end == ends.snapshot().log_end == ends.at(3)
+        assert ends.of(FetchIsolation.HIGH_WATERMARK) is found
+        assert ends.of(FetchIsolation.TXN_COMMITTED) is found
+    assert ends.log_end == ends.of(FetchIsolation.LOG_END) == ends.at(3)
 
 
 def test_a_high_watermark_is_raised_with_its_place():

@@ -44,7 +44,7 @@ def every_refusal(partition):
         partition.truncate_to_leader(OffsetAndEpoch(0, 0), epoch, WALL_MS),
         partition.truncate_fully_and_start_at(0, epoch, WALL_MS),
         fetch(partition, 0),
-        partition.offset_snapshot(None, is_leader_only=False),
+        partition.end(LOG_END, None, is_leader_only=False),
         partition.end_of_epoch(None, 0, is_leader_only=False),
         partition.offset_for_timestamp(LATEST, WATERMARK, None, is_leader_only=False),
         partition.delete_records_on_leader(0),
@@ -380,12 +380,13 @@ def test_the_ends_of_a_log_have_their_places():
     log = opened(MemoryVfs(), segment_bytes=200)
     partition = led(4, log=log, isr=(1, 2), replicas=(1, 2))
     fetch(partition, 3, from_follower(2), now_ms=1)
-    snapshot = partition.offset_snapshot(1, is_leader_only=True)
-    assert (snapshot.log_end.offset, snapshot.high_watermark.offset) == (4, 3)
-    assert snapshot.log_end.place == log.place_of(4)
-    assert snapshot.high_watermark.place == log.place_of(3)
-    assert snapshot.last_stable is snapshot.high_watermark
-    assert partition.offset_snapshot(0, is_leader_only=True) is FENCED
+    log_end, watermark, stable = (
+        partition.end(each, 1, is_leader_only=True) for each in (LOG_END, WATERMARK, STABLE)
+    )
+    assert log_end == LogOffsetMetadata(4, log.place_of(4))
+    assert watermark == LogOffsetMetadata(3, log.place_of(3))
+    assert stable is watermark
+    assert partition.end(LOG_END, 0, is_leader_only=True) is FENCED
 
 
 def test_an_open_transaction_holds_the_last_stable_offset():
@@ -393,9 +394,11 @@ def test_an_open_transaction_holds_the_last_stable_offset():
     partition.append_as_leader(
         produced(WALL_MS, producer=7, attributes=0x10), required_acks=1, wall_ms=WALL_MS, now_ms=0
     )
-    snapshot = partition.offset_snapshot(None, is_leader_only=True)
-    assert (snapshot.last_stable.offset, snapshot.high_watermark.offset) == (1, 2)
-    assert snapshot.last_stable.place == partition.log.place_of(1)
+    stable, watermark = (
+        partition.end(each, None, is_leader_only=True) for each in (STABLE, WATERMARK)
+    )
+    assert stable == LogOffsetMetadata(1, partition.log.place_of(1))
+    assert watermark.offset == 2
     latest = partition.offset_for_timestamp(LATEST, STABLE, None, is_leader_only=True)
     assert latest.offset == 1
 

@@ -20,7 +20,9 @@ from storage.logs.append_info import UnexpectedOffsetError
 from tests.replication.partition_cluster import NODES, Cluster
 from tests.replication.partitions import (
     CONSUMER,
+    LOG_END,
     WALL_MS,
+    WATERMARK,
     Brokers,
     fetch,
     from_follower,
@@ -36,6 +38,11 @@ from wire.types import OffsetAndEpoch
 
 def replicated(records=3):
     return with_records(Cluster(), records)
+
+
+def watermark(partition):
+    """The high watermark with its place."""
+    return partition.end(WATERMARK, None, is_leader_only=False)
 
 
 def test_followers_have_what_the_leader_has_and_learn_what_is_committed_a_round_later():
@@ -144,10 +151,9 @@ def test_a_follower_begins_anew_where_its_leader_begins():
     cluster.start(2)
     assert cluster.fetch(2) is ErrorCode.offset_out_of_range
     partition = cluster.partitions[2]
-    snapshot = partition.offset_snapshot(2, is_leader_only=False)
-    assert snapshot.log_end.offset == 1
+    assert partition.end(LOG_END, 2, is_leader_only=False).offset == 1
     assert partition.truncate_fully_and_start_at(2, 2, WALL_MS) is ErrorCode.none
-    assert partition.offset_snapshot(2, is_leader_only=False).high_watermark.place == (2, 0)
+    assert watermark(partition).place == (2, 0)
 
 
 # --- steps of a follower
@@ -208,12 +214,10 @@ def test_a_fetch_parks_at_a_follower_that_began_with_the_batch_that_holds_its_lo
     log = opened(MemoryVfs())
     log.truncate_fully_and_start_at(2, WALL_MS)
     partition = following(log)
-    assert partition.offset_snapshot(1, is_leader_only=False).high_watermark.place == (2, 0)
+    assert watermark(partition).place == (2, 0)
     data = encode_batch([b"a", b"b", b"c"], 0, 1, WALL_MS)
     partition.append_as_follower(row(data, 2), 1, WALL_MS)
-    assert partition.offset_snapshot(1, is_leader_only=False).high_watermark == LogOffsetMetadata(
-        2, (0, 0)
-    )
+    assert watermark(partition) == LogOffsetMetadata(2, (0, 0))
     request = FetchPartition(fetch_offset=1, max_bytes=1 << 20, current_leader_epoch=1)
     params = msgspec.structs.replace(CONSUMER, max_wait_ms=9, is_leader_only=False)
     status = FetchStatus(LogOffsetMetadata(1, log.place_of(1)), request)
@@ -272,22 +276,21 @@ def test_the_first_epochs_are_known(epoch):
 
 def test_the_places_of_a_log_that_begins_anew_are_looked_up_anew():
     partition = led(3, isr=(1,), replicas=(1,))
-    place = partition.offset_snapshot(None, is_leader_only=True).high_watermark.place
+    place = watermark(partition).place
     partition.make_follower(registration(2, 2), 0)
     partition.truncate_fully_and_start_at(3, 2, WALL_MS)
-    snapshot = partition.offset_snapshot(None, is_leader_only=False)
-    assert snapshot.high_watermark.offset == 3
-    assert snapshot.high_watermark.place == (3, 0) != place
+    assert watermark(partition) == LogOffsetMetadata(3, (3, 0))
+    assert place != (3, 0)
 
 
 def test_the_places_of_a_log_that_was_truncated_are_looked_up_anew():
     partition = led(3, isr=(1,), replicas=(1,))
-    place = partition.offset_snapshot(None, is_leader_only=True).high_watermark.place
+    place = watermark(partition).place
     partition.make_follower(registration(2, 2), 0)
     assert partition.truncate_to_leader(OffsetAndEpoch(1, 1), 2, WALL_MS) == 1
     data = encode_batch([b"a", b"b", b"c"], 1, 2, WALL_MS)
     partition.append_as_follower(row(data, 3), 2, WALL_MS)
-    high_watermark = partition.offset_snapshot(None, is_leader_only=False).high_watermark
+    high_watermark = watermark(partition)
     assert high_watermark == LogOffsetMetadata(3, partition.log.place_of(3))
     assert high_watermark.place != place
 

@@ -7,6 +7,7 @@ import pytest
 from broker.apis.records.delete_records import DeleteRecords
 from network.clock import Clock, Now
 from network.sampled_rate import QuotaWindow
+from network.turn_budget import TurnBudget
 from quorum_controller.security.authorization import AccessRules, Operation
 from replication.counters import Counters
 from replication.leader.alter_partition import AlterPartitions
@@ -29,6 +30,7 @@ class Asked:
         self.clock = Clock(Now(0, WALL_MS))
         self.manager = ReplicaManager(
             self.clock,
+            TurnBudget(),
             AlterPartitions(1),
             image=self.broker.image,
             lag_ms_max=LAG_MS,

@@ -4,6 +4,7 @@ import errno
 
 from broker.config import UpkeepConfig
 from broker.effects import DirectoryFailed, Lane
+from broker.replicas.checkpoints import OffsetsKind
 from broker.replicas.log_check import LISTED_PER_UNIT
 from broker.replicas.removals import REMOVAL_UNITS
 from broker.replicas.upkeep import (
@@ -369,3 +370,50 @@ def test_nothing_is_due_before_the_logs_are_loaded() -> None:
     host.tick()
     host.work()
     assert host.is_due
+
+
+def idle() -> Host:
+    """A host whose upkeep has done all that was due at its start."""
+    host = Host(with_topics("a")).started()
+    host.append()
+    while host.is_due:
+        host.tick()
+        host.work()
+    return host
+
+
+def test_recovery_points_go_on_at_the_end_of_the_write_that_they_wait_for() -> None:
+    host = idle()
+    upkeep = host.local.upkeep
+    host.partition().log.log.assign_epoch(7, 1)
+    upkeep.note_epochs(("a", 0))
+    assert upkeep.is_busy
+    upkeep.go_on()
+    upkeep._checkpoints.begin(OffsetsKind.RECOVERY_POINTS)
+    upkeep.epochs._directories["/1"].waiting.clear()
+    while upkeep.is_busy:  # the other log directory goes on
+        upkeep.go_on()
+    host.work_one()
+    assert upkeep.is_busy
+
+
+def test_upkeep_looks_for_something_to_do_only_once_something_has_happened() -> None:
+    host = idle()
+    upkeep, asked = host.local.upkeep, []
+
+    class Asked:
+        @property
+        def is_busy(self) -> bool:
+            asked.append(1)
+            return len(asked) == 2
+
+    upkeep._parts.append(Asked())
+    host.append()
+    upkeep.note_epochs(("a", 0))
+    assert not upkeep.is_busy
+    assert asked == [], "the epochs of the log did not change"
+    upkeep.tick()
+    assert [upkeep.is_busy for _ in range(2)] == [False, False]
+    upkeep.tick()
+    assert [upkeep.is_busy for _ in range(3)] == [True, False, False]
+    assert len(asked) == 3, "while something is busy it looks again"

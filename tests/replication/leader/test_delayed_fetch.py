@@ -12,7 +12,7 @@ from replication.leader.delayed_fetch import (
 )
 from replication.leader.fetch_params import FetchParams
 from replication.leader.fetch_session import FetchPartition
-from replication.log_offsets import LogOffsetMetadata, LogOffsetSnapshot
+from replication.log_offsets import LogOffsetMetadata
 from storage.logs.unified_log import FetchIsolation
 from wire.errors import ErrorCode
 from wire.messages.fetch_response import FetchedPartition
@@ -54,15 +54,20 @@ def parked(start, **fields):
 class Log:
     """A partition as a parked Fetch sees it; `asked` keeps what it was asked."""
 
-    snapshot: LogOffsetSnapshot | ErrorCode = field(
-        default_factory=lambda: LogOffsetSnapshot(at(12, 300), at(11, 200), at(10, 100))
-    )
+    ends: tuple[LogOffsetMetadata, ...] | ErrorCode = (at(12, 300), at(11, 200), at(10, 100))
+    """Log end, high watermark, last stable offset."""
     known: OffsetAndEpoch | ErrorCode | None = None
+    last_epoch: int = 9
     asked: list = field(default_factory=list)
 
-    def offset_snapshot(self, current_leader_epoch, *, is_leader_only):
+    def end(self, isolation, current_leader_epoch, *, is_leader_only):
         self.asked.append((current_leader_epoch, is_leader_only))
-        return self.snapshot
+        if isinstance(self.ends, ErrorCode):
+            return self.ends
+        return self.ends[list(FetchIsolation).index(isolation)]
+
+    def is_last_epoch(self, epoch):
+        return epoch == self.last_epoch
 
     def end_of_epoch(self, current_leader_epoch, epoch, *, is_leader_only):
         assert not is_leader_only
@@ -70,7 +75,7 @@ class Log:
         return self.known
 
     def grow(self, offset, position):
-        self.snapshot = LogOffsetSnapshot(at(offset, position), *(at(offset, position),) * 2)
+        self.ends = (at(offset, position),) * 3
 
 
 def readable(params, log, status, *, is_throttled=False):
@@ -136,7 +141,7 @@ def test_bytes_that_a_consumer_could_read(status, expected):
 
 
 def test_bytes_to_an_end_without_a_place_are_unknown():
-    log = Log(LogOffsetSnapshot(at(12), at(11), at(10)))
+    log = Log((at(12), at(11), at(10)))
     assert readable(consumer(), log, parked(at(9, 10))) == 0
 
 
@@ -185,6 +190,32 @@ def test_a_follower_that_diverges_is_answered(known, expected):
     assert readable(follower(), Log(known=known), status) == expected
     at_end = parked(at(12, 300), last_fetched_epoch=3, fetch_offset=10)
     assert readable(follower(), Log(known=known), at_end) == (None if expected is None else 0)
+
+
+def test_the_last_epoch_ends_with_the_log():
+    log = Log(known=OffsetAndEpoch(9, 3), last_epoch=3)
+    status = parked(at(10, 100), last_fetched_epoch=3)
+    assert readable(follower(), log, status) == 200
+    log.grow(9, 90)
+    assert readable(follower(), log, status) is None, "it was cut"
+
+
+def test_an_append_and_a_commit_are_news_to_those_who_read_so_far():
+    """A follower reads to the log end, a consumer to the high watermark."""
+    broker = Broker()
+    copies, reads = (
+        broker.fetch(params, at(11, 200), at(12, 300)) for params in (follower(), consumer())
+    )
+    read = object()
+    copies.held[A] = copies.held[B] = read
+    assert not copies.committed(A)
+    assert copies.held == {B: read}, "its row tells the high watermark"
+    assert not reads.appended(A)
+    broker.logs[A].grow(12, 300)
+    assert not reads.appended(A)
+    assert reads.committed(A)
+    assert not copies.committed(A)
+    assert copies.appended(A)
 
 
 def test_a_throttled_follower_reads_nothing():

@@ -7,15 +7,15 @@ from wire.errors import ErrorCode
 
 
 class Counted(Partition):
-    reads = snapshots = 0
+    reads = looks = 0
 
     def fetch(self, *arguments, **named):
         self.reads += 1
         return super().fetch(*arguments, **named)
 
-    def offset_snapshot(self, *arguments, **named):
-        self.snapshots += 1
-        return super().offset_snapshot(*arguments, **named)
+    def end(self, *arguments, **named):
+        self.looks += 1
+        return super().end(*arguments, **named)
 
 
 def followed():
@@ -32,12 +32,12 @@ def test_a_partition_without_news_is_read_and_looked_at_once():
     managed, first, second = followed()
     at_end = waiting(from_follower())
     assert managed.fetch((T0, 0), (T1, 0), params=at_end) == []
-    assert (first.snapshots, second.snapshots) == (0, 0), "the read has said that nothing is there"
+    assert (first.looks, second.looks) == (0, 0), "the read has said that nothing is there"
     _, reads = managed.append([T1])
     assert [read.wanted.key for read in reads] == [T0, T1]
     assert [offsets(read) for read in reads] == [[], [0]]
     assert (first.reads, second.reads) == (1, 2)
-    assert (first.snapshots, second.snapshots) == (0, 1)
+    assert (first.looks, second.looks) == (0, 1)
 
 
 def test_records_that_were_too_few_are_read_again_with_those_of_others():
