@@ -18,11 +18,15 @@ _INT32_MAX: Final = (1 << 31) - 1
 _INT64_MIN: Final = -(1 << 63)
 _INT64_MAX: Final = (1 << 63) - 1
 
+_SINGLE_BYTES: Final = tuple(bytes((value,)) for value in range(0x80))
+
 Buffer = bytes | bytearray | memoryview
 
 
 def encode_unsigned_varint(value: int) -> bytes:
     """The value as seven-bit groups, lowest first."""
+    if 0 <= value < len(_SINGLE_BYTES):
+        return _SINGLE_BYTES[value]
     assert 0 <= value < 1 << 64
     groups = bytearray()
     while value > 0x7F:

@@ -1,7 +1,7 @@
 """The answer to a call of a connection, to come once, and the parts that it is sent in."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.clients.client import Client
 from broker.clients.request_metrics import Begun
@@ -12,6 +12,10 @@ from wire.steps import Steps
 
 if TYPE_CHECKING:
     from broker.clients.running import Running
+
+
+JOINED_BYTES_MAX: Final = 4096
+"""Size of a part that costs less to copy than to send as a piece of its own."""
 
 
 class Reply:
@@ -72,9 +76,23 @@ class Reply:
 
 
 def framed(parts: Sequence[Part]) -> Sequence[Part]:
-    """Prepend the length of a response."""
-    size_bytes = sum(len(part) if isinstance(part, bytes) else part.size_bytes for part in parts)
-    return (size_bytes.to_bytes(LENGTH_BYTES, "big"), *parts)
+    """Prepend the length of a response, and join the small parts that stand side by side."""
+    size_bytes = 0
+    for part in parts:
+        size_bytes += len(part) if isinstance(part, bytes) else part.size_bytes
+    whole: list[Part] = []
+    small = [size_bytes.to_bytes(LENGTH_BYTES, "big")]
+    for part in parts:
+        if isinstance(part, bytes) and len(part) <= JOINED_BYTES_MAX:
+            small.append(part)
+            continue
+        if small:
+            whole.append(b"".join(small))
+            small = []
+        whole.append(part)
+    if small:
+        whole.append(b"".join(small))
+    return whole
 
 
 def close_slices(parts: Sequence[Part]) -> None:

@@ -43,10 +43,8 @@ class ImageQueue:
         self._budget = budget
         self._waiting: deque[tuple[Image, MetadataDelta]] = deque()
         self._current: Iterator[Change] | None = None
-
-    def __len__(self) -> int:
-        """Number of images that are not applied, or only in part."""
-        return len(self._waiting) + (self._current is not None)
+        self.count = 0
+        """Images that are not applied, or only in part."""
 
     @property
     def first(self) -> Image:
@@ -57,6 +55,7 @@ class ImageQueue:
     def put(self, image: Image, delta: MetadataDelta) -> None:
         """Apply an image behind all others."""
         self._waiting.append((image, delta))
+        self.count += 1
 
     def apply_slice(self) -> int:
         """Go on while the budget has room and something is left; the number of ended images."""
@@ -70,6 +69,7 @@ class ImageQueue:
             if change is None:
                 self._current = None
                 ended += 1
+                self.count -= 1
                 change = Change.SETTINGS
             budget.spend(change)
         return ended

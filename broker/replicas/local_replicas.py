@@ -146,16 +146,14 @@ class LocalReplicas:
     def _begin(self) -> None:
         if self._is_stopping:
             return
-        self._readiness.loaded(len(self._images))
+        self._readiness.loaded(self._images.count)
 
     @property
     def is_busy(self) -> bool:
         """True if another slice of the images is to be applied, or partitions are left."""
-        return self._is_leaving or self._has_images
-
-    @property
-    def _has_images(self) -> bool:
-        return self._readiness.is_loaded and not self._is_stopping and len(self._images) > 0
+        if not self._images.count or self._is_stopping:
+            return self._is_leaving
+        return self._readiness.is_loaded
 
     def go_on(self) -> None:
         """Apply a slice; fetchers that do not wait for their leader wait for its end.
@@ -170,7 +168,7 @@ class LocalReplicas:
         changed, self._changed = self._changed, []
         if changed:  # once for all: a fetch that waits looks at every partition that it names
             self._replicas.check_all(changed)
-        self._fetchers.hold(is_wanted=len(self._images) > 0)
+        self._fetchers.hold(is_wanted=self._images.count > 0)
         if self._readiness.applied(applied_count):
             self.upkeep.start()  # no log is loaded any more
             self._readiness.maybe_ready()

@@ -205,6 +205,8 @@ class Fetcher:
 
         A Fetch that left with the first would keep the others waiting.
         """
+        if not self._delayed:  # as before most requests
+            return True
         now_ms = self._clock.now_ms
         count = max(costs.ENDS_MIN, self._budget.left // costs.END_UNITS)
         for state in list(islice(self._delayed.values(), count + 1)):
@@ -235,7 +237,7 @@ class Fetcher:
             log = self._log_of(state)
             if log is not None:
                 self._continue(state, log)
-        if not self._quota.is_exceeded:
+        if not (self._quota.is_used and self._quota.is_exceeded):
             return
         for key, state in self._states.items():
             if state.is_ready and state.lag != 0 and self._quota.is_throttled(key):

@@ -124,7 +124,7 @@ def test_what_is_not_about_records_goes_through_the_kernel() -> None:
     (asked,) = driven.step(FramesReceived(1, [request]))
     assert asked == SendToKernel(1, frame(bytes(request)))
     (answered,) = driven.step(KernelBytes(1, frame(b"answer")))
-    assert unmeasured(answered) == SendParts(1, (b"\0\0\0\6", b"answer"))
+    assert unmeasured(answered) == SendParts(1, (b"\0\0\0\6answer",))
     assert driven.step(KernelClosed(1, "idle")) == [CloseConnection(1, "idle")]
 
 

@@ -58,7 +58,7 @@ def test_a_bad_length_closes_behind_the_answers_before_it() -> None:
     fronts.taken()
     fronts.kernel_answers(b"second")
     assert fronts.taken() == [
-        SendParts(1, (b"\0\0\0\6", b"second")),
+        SendParts(1, (b"\0\0\0\6second",)),
         *closed_for("frame length -1"),
     ]
     assert len(fronts.front) == 0
@@ -145,7 +145,7 @@ def test_a_body_that_cannot_be_read_closes_behind_the_answers_before_it() -> Non
     front.go_on()
     calls[0].answer_parts(())
     front.go_on()
-    sent = SendParts(1, (b"\0\0\0\5", b"\0\0\0\1\0"))
+    sent = SendParts(1, (b"\0\0\0\5\0\0\0\1\0",))
     closed = closed_for("the body ends early")
     found = list(map(unmeasured, effects[1:]))
     assert found == [SetReading(1, is_wanted=False), sent, *closed]
@@ -185,7 +185,7 @@ def test_answers_before_the_request_that_the_kernel_refused_are_sent_first() -> 
     fronts.front.kernel_closed(1, "not served")
     assert fronts.taken() == [SetReading(1, is_wanted=False)]
     fronts.answer(fronts.calls[0], b"first")
-    sent = SendParts(1, (b"\0\0\0\x0a", b"\0\0\0\1\0", b"first"))
+    sent = SendParts(1, (b"\0\0\0\x0a\0\0\0\1\0first",))
     assert fronts.taken() == [sent, CloseConnection(1, "not served")]
     assert not is_open(part), "an answer behind the refused request is dropped"
 

@@ -43,17 +43,17 @@ def test_a_slice_ends_when_its_cost_is_reached_and_the_next_goes_on() -> None:
     queue = ImageQueue(applying, budget)
     for name in "ab":
         queue.put(EMPTY, MetadataDelta(features={name}))
-    assert (len(queue), done) == (2, [])
+    assert (queue.count, done) == (2, [])
     assert queue.apply_slice() == 0
     assert budget.spent == SLICE_UNITS
     budget.begin()
-    assert (len(queue), len(done)) == (2, PER_SLICE)
+    assert (queue.count, len(done)) == (2, PER_SLICE)
     assert queue.apply_slice() == 1
-    assert len(queue) == 1
+    assert queue.count == 1
     budget.begin()
     assert len(done) == 2 * PER_SLICE, "the end of an image costs, too"
     assert queue.apply_slice() == 1
-    assert (len(queue), queue.apply_slice()) == (0, 0)
+    assert (queue.count, queue.apply_slice()) == (0, 0)
     assert done == [f"{name}{number}" for name in "ab" for number in range(PER_SLICE + 1)]
 
 
@@ -62,7 +62,7 @@ def test_images_without_changes_cost_too() -> None:
     for _ in range(SLICE_UNITS):
         queue.put(EMPTY, MetadataDelta())
     assert queue.apply_slice() == SLICE_UNITS // Change.SETTINGS
-    assert len(queue) == SLICE_UNITS - SLICE_UNITS // Change.SETTINGS
+    assert queue.count == SLICE_UNITS - SLICE_UNITS // Change.SETTINGS
 
 
 # ---- local replicas ----------------------------------------------------------------------------

@@ -116,7 +116,7 @@ def test_an_answer_has_its_length_with_slices() -> None:
     part = file_slice(MemoryVfs())
     fronts.answer(fronts.calls[0], b"ab", part)
     (sent,) = fronts.of(SendParts)
-    assert unmeasured(sent) == SendParts(1, (b"\0\0\0\x0c", NO_ID, b"ab", part))
+    assert unmeasured(sent) == SendParts(1, (b"\0\0\0\x0c" + NO_ID + b"ab", part))
     assert content(sent.parts) == b"\0\0\0\x0c" + NO_ID + b"ab23456"
     assert is_open(part), "the driver closes what it is to send"
 
@@ -168,7 +168,7 @@ def test_a_request_without_a_response_only_gives_its_place_away() -> None:
     fronts.receive(list_offsets(1), list_offsets(2))
     fronts.answer(fronts.calls[1], b"second")
     fronts.end(fronts.calls[0])
-    assert fronts.taken() == [SendParts(1, (b"\0\0\0\x0b", b"\0\0\0\2\0", b"second"))]
+    assert fronts.taken() == [SendParts(1, (b"\0\0\0\x0b\0\0\0\2\0second",))]
     fronts.receive(list_offsets(3))
     fronts.end(fronts.calls[2])
     assert fronts.taken() == []
