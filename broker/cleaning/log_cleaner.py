@@ -201,8 +201,9 @@ class LogCleaner:
 
     def next_ms(self) -> int | None:
         """Instant of the next look; None while none is due."""
-        is_idle = not self._rounds or bool(self._idle)
-        return self._due_ms if is_idle and not self._is_looking else None
+        if self._is_looking or not (self._idle if self._rounds else self._settings.threads):
+            return None
+        return self._due_ms
 
     @property
     def _idle(self) -> list[str]:

@@ -53,6 +53,14 @@ def test_a_look_follows_a_round_at_once_and_else_a_pause() -> None:
     assert len(host.sessions) == 1
 
 
+def test_without_threads_no_look_is_due() -> None:
+    host = filled()
+    assert host.cleaner.next_ms() is not None
+    host.log.broker_config("log.cleaner.threads", "0")
+    host.publish()
+    assert host.cleaner.next_ms() is None
+
+
 def test_the_dirtiest_log_is_the_first() -> None:
     fields: dict[str, Any] = {
         "cleanup_policy": "compact",
