@@ -309,16 +309,15 @@ class Broker:
     def settle(self) -> list[Effect]:
         """Run the timers that are due and set the deadline: the second half of a step."""
         self._budget.resume()
-        begins = not self._is_serving and self._local.is_ready
-        if begins:
+        if not self._is_serving and self._local.is_ready:
             self._is_serving = True
             self._front.serve()
             self._pulse.begin()
         first_ms = self._timed.tick(self._clock.now_ms)
         self._propose()  # what is due made the replicas tick
-        effects: list[Effect] = []
-        if begins or first_ms is None or self._turns.has_rest or self._effects:
-            effects = self._taken()
+        is_idle = first_ms is not None and not self._turns.has_rest
+        assert not (is_idle and self._effects), "what is emitted was due, or left by the first half"
+        effects = [] if is_idle else self._taken()
         self._deadline_ms = self._timed.first_ms() if first_ms is None else first_ms
         if self._turns.has_rest:
             self._deadline_ms = self._clock.now_ms

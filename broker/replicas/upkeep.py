@@ -115,7 +115,8 @@ class Upkeep:
         self._initial_delay_ms = intervals.initial_delay_ms
         self._due_ms: dict[str, int] = {}
         self._is_stirred = False
-        """False while nothing has happened by which a part can have become busy."""
+        """False while nothing has happened by which a part can have become busy; at a start what is
+        due ticks at once."""
 
     def start(self) -> None:
         """Begin, when all logs are loaded."""
@@ -123,7 +124,6 @@ class Upkeep:
         self._due_ms = dict.fromkeys(self._schedules, now_ms + self._initial_delay_ms)
         self._due_ms["high_watermarks"] = now_ms
         self._due_ms["producers"] = now_ms + self._schedules["producers"][0]
-        self._is_stirred = True
         self.cleaner.start()
 
     def stop(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from broker.clients.call import Call
 from broker.effects import Effect, SendParts
-from broker.events import FramesReceived, TimeAdvanced
+from broker.events import ConnectionClosed, FramesReceived, TimeAdvanced
 from network.turn_budget import TURN_UNITS_MAX
 from replication.leader.fetches import READ_UNITS
 from replication.leader.purgatory import Watched
@@ -60,6 +60,14 @@ def test_answers_cost_by_their_partitions_and_the_rest_waits_for_the_next_turn()
     assert answered(effects + driven.broker.settle()) == [1, 2]
     assert driven.broker.next_deadline_ms() == driven.now_ms, "another turn is due at once"
     assert answered(driven.step(TimeAdvanced())) == [3, 4]
+
+
+def test_an_answer_behind_which_none_waits_ends_no_half() -> None:
+    driven = started()
+    for connection_id in READERS[1:]:
+        driven.step(ConnectionClosed(connection_id))
+    assert answered(take(driven, FramesReceived(1, produce(0).frames))) == [1, 2]
+    assert not driven.broker._budget.is_spent
 
 
 def test_those_whose_time_is_over_are_all_answered_in_one_step() -> None:

@@ -18,6 +18,7 @@ class Pieces:
 
     def go_on(self) -> None:
         assert self._budget.has_room, "the share of a part has room for a piece"
+        assert self.waiting, "it is busy"
         while self.waiting and self._budget.has_room:
             units = self.waiting.pop(0)
             self._budget.spend(units)

@@ -389,6 +389,12 @@ def test_the_ends_of_a_log_have_their_places():
     assert partition.end(LOG_END, 0, is_leader_only=True) is FENCED
 
 
+def test_the_last_epoch_is_the_newest_that_the_log_knows():
+    partition = led(1, isr=(1,), replicas=(1,), epoch=5)
+    assert [partition.is_last_epoch(epoch) for epoch in (4, 5, 6)] == [False, True, False]
+    assert not Brokers().partition().is_last_epoch(5)
+
+
 def test_an_open_transaction_holds_the_last_stable_offset():
     partition = led(1, isr=(1,), replicas=(1,))
     partition.append_as_leader(

@@ -372,6 +372,16 @@ def test_nothing_is_due_before_the_logs_are_loaded() -> None:
     assert host.is_due
 
 
+def test_images_that_wait_at_a_stop_keep_nobody_busy() -> None:
+    log = with_topics("a")
+    host = Host(log).started()
+    log.topic("b")
+    host.local.publish(*log.take())
+    assert host.local.is_busy
+    host.leave()
+    assert not host.local.is_busy
+
+
 def idle() -> Host:
     """A host whose upkeep has done all that was due at its start."""
     host = Host(with_topics("a")).started()
