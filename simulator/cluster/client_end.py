@@ -56,6 +56,8 @@ class ClientEnd(ABC):
         if content:
             self._network.send(self._pipe, content, to_server=True)
         for response in responses:
+            if self.is_closed:  # by whom the one before was for
+                break
             self.answered(response.correlation_id, response.body)
 
     @abstractmethod

@@ -68,8 +68,6 @@ class PartitionClient:
         self.host = host
         self.partition = partition
         self.topic_id: UUID | None = None
-        self._left: set[UUID] = set()
-        """Former ids of the topic."""
         self.is_stopped = False
         self.leader_epoch = -1
         self.asked = self.answered = 0
@@ -144,18 +142,19 @@ class PartitionClient:
         self.ask_any(METADATA, metadata_request((topic.name,)), answered)
 
     def _note_topic(self, topic_id: UUID) -> bool:
-        """Follow the topic to its newest id; False for one that it has left, of a stale node.
+        """Follow the topic to its newest id; False for one that is deleted, of a stale node.
 
-        A producer that went back and forth would begin twice with what the new topic has.
+        A producer that went back and forth would begin twice with what the new topic has; and one
+        that met the newest first, then one between, would wait for that for ever.
         """
-        if topic_id in self._left:
+        former = self.topic_id
+        if topic_id == former:
+            return True
+        if former is not None and not self.checks.exists(topic_id.bytes):
             return False
-        if topic_id != self.topic_id:
-            former = self.topic_id
-            self.topic_id, self.leader_epoch = topic_id, -1
-            if former is not None:
-                self._left.add(former)
-                self.topic_changed()
+        self.topic_id, self.leader_epoch = topic_id, -1
+        if former is not None:
+            self.topic_changed()
         return True
 
     def topic_changed(self) -> None:

@@ -130,6 +130,10 @@ class RecordChecks:
         """True if all replicas in sync of a partition lost their power at some time."""
         return self._of(key).is_excused
 
+    def exists(self, topic_id: bytes) -> bool:
+        """True of a topic that was created and is not deleted, whatever a broker knows."""
+        return topic_id in self._image().topics
+
     def out_of_range(self, key: tuple[bytes, int], offset: int, sent_us: int) -> None:
         """Take note that a consumer's offset, up to which it has read, is outside the log."""
         of = self._of(key)

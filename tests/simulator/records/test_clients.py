@@ -4,10 +4,10 @@ from types import SimpleNamespace
 from uuid import UUID
 
 from simulator.records.clients import PartitionClient
-from tests.simulator.records.worlds import quiet_records
+from tests.simulator.records.worlds import key_of, quiet_records
 from wire.errors import ErrorCode
 
-OLD, NEW = UUID(int=1), UUID(int=2)
+OLD, BETWEEN = UUID(int=1), UUID(int=2)
 
 
 def told(topic_id, leader_epoch=3, code=ErrorCode.none):
@@ -32,12 +32,15 @@ class Asking(PartitionClient):
         self.changes += 1
 
 
-def test_a_client_does_not_go_back_to_a_topic_that_it_left():
-    world = quiet_records(until_us=0)
-    client = Asking(world, told(OLD, 7), told(NEW, 0), told(OLD, 8), told(NEW, 0))
+def test_a_client_follows_to_topics_that_exist_alone():
+    """A stale node tells of one that is deleted: it was left, or nobody was asked in its time."""
+    world = quiet_records(until_us=300_000)
+    new = UUID(bytes=bytes(key_of(world)[0]))
+    answers = told(OLD, 7), told(new, 0), told(OLD, 8), told(BETWEEN, 8), told(new, 0)
+    client = Asking(world, *answers)
     found = []
     for _ in range(3):
         client.find_leader(lambda: found.append((client.topic_id, client.leader_epoch)))
-        world.run(world.scheduler.now_us + 1_000_000)
-    assert found == [(OLD, 7), (NEW, 0), (NEW, 0)]
+        world.run(world.scheduler.now_us + 300_000)
+    assert found == [(OLD, 7), (new, 0), (new, 0)]
     assert (client.changes, client.answers) == (1, [])
