@@ -117,8 +117,19 @@ class GroupImages:
                 self._seen.pop(place, None)
             elif seen is None or seen[0] is not images[0] or seen[1] is not images[1]:
                 self._seen[place] = images
+                if seen is not None and seen[0].groups is not images[0].groups:
+                    self._note_begins(seen[0], images[0])
                 if self._newest(machine.id, number) is not None:
                     self._check(machine.id, number, shard)
+
+    def _note_begins(self, before: GroupsImage, after: GroupsImage) -> None:
+        """Find groups whose epochs begin anew, before that is committed and answered.
+
+        What is committed does not tell: it may have come to the same kind again meanwhile.
+        """
+        for group_id, group in before.groups.items():
+            if begins_anew(_epoch_of(group), _epoch_of(after.groups.get(group_id))):
+                self._on_begin(group_id)
 
     def check_all(self) -> None:
         """Check all shards of the newest leaders.
@@ -165,8 +176,6 @@ class GroupImages:
         if committed is None:
             return  # a new leader does not know yet how much of its log is committed
         if known is None or committed[0] is not known[0] or committed[1] > known[1]:
-            if known is not None and committed[0] is not known[0] and committed[1] < known[1]:
-                self._on_begin(group_id)
             self._epochs[group_id] = committed
 
 
@@ -195,6 +204,13 @@ def check_consumer_group(node: int, group: ConsumerGroup) -> None:
                     if owner != member_id:
                         both = f"{owner!r} and {member_id!r}"
                         raise Violation("D6", f"{text}: partition {partition} is of {both}")
+
+
+def begins_anew(before: Epoch | None, after: Epoch | None) -> bool:
+    """True of epochs of a group that was deleted, or became one of another kind without members."""
+    if before is None:
+        return False
+    return after is None or (after[0] is not before[0] and after[1] < before[1])
 
 
 def _epoch_of(group: object) -> Epoch | None:

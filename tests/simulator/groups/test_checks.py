@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.member import Member
 from coordinator.records.group import GroupMetadataValue
-from simulator.checks.partitions.group_images import check_consumer_group, shards_of
+from simulator.checks.partitions.group_images import begins_anew, check_consumer_group, shards_of
 from simulator.checks.partitions.groups import Acknowledged, Asked, Commit
 from simulator.cluster.streams import Streams
 from simulator.groups.bodies import Committer
@@ -312,21 +312,52 @@ def test_d6_a_generation_does_not_fall(quiet, checks):
 
 
 @pytest.mark.parametrize(
-    ("committed", "is_begun", "noted"),
+    ("committed", "noted"),
     [
-        (None, False, (ConsumerGroup, 5)),
-        ((ConsumerGroup, 4), False, (ConsumerGroup, 5)),
-        ((ConsumerGroup, 6), False, (ConsumerGroup, 6)),
-        ((GroupMetadataValue, 6), False, (GroupMetadataValue, 6)),
-        ((GroupMetadataValue, 4), True, (GroupMetadataValue, 4)),
+        (None, (ConsumerGroup, 5)),
+        ((ConsumerGroup, 4), (ConsumerGroup, 5)),
+        ((ConsumerGroup, 6), (ConsumerGroup, 6)),
+        ((GroupMetadataValue, 6), (GroupMetadataValue, 6)),
+        ((GroupMetadataValue, 4), (GroupMetadataValue, 4)),
     ],
 )
-def test_epochs_begin_anew_where_a_group_is_of_another_kind(quiet, committed, is_begun, noted):
-    checks = quiet.group_checks
-    checks._images._epochs["g"] = known = (ConsumerGroup, 5)
-    checks._images._note_epoch("g", known, committed)
-    assert checks._images._epochs.pop("g") == noted
-    assert (checks._begun_us.pop("g", None) is not None) is is_begun
+def test_the_highest_epoch_is_that_of_the_kind_that_is_committed(quiet, committed, noted):
+    images = quiet.group_checks._images
+    images._epochs["g"] = known = (ConsumerGroup, 5)
+    images._note_epoch("g", known, committed)
+    assert images._epochs.pop("g") == noted
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (None, (ConsumerGroup, 1), False),
+        ((ConsumerGroup, 5), (ConsumerGroup, 4), False),
+        ((ConsumerGroup, 5), (GroupMetadataValue, 5), False),
+        ((ConsumerGroup, 5), (GroupMetadataValue, 4), True),
+        ((ConsumerGroup, 5), None, True),
+    ],
+)
+def test_epochs_begin_anew_where_a_group_goes_or_becomes_one_of_another_kind(
+    before, after, expected
+):
+    assert begins_anew(before, after) is expected
+
+
+def test_epochs_begin_anew_before_that_is_committed(quiet, checks):
+    """Until then a group may have become one of its kind again, and be in the same epoch."""
+    machine = quiet.nodes[NODE]
+    group = replace(shard_of(quiet, CLASSIC).image.groups[CLASSIC], generation=0)
+    checks.after_step(machine)
+
+    def anew(image):
+        return replace(image, groups=image.groups.set(CONSUMER, group))
+
+    with_image(quiet, CONSUMER, anew, lambda: checks.after_step(machine))
+    assert set(checks._begun_us) == {CONSUMER}
+    del checks._begun_us[CONSUMER]
+    checks.after_step(machine)
+    assert not checks._begun_us
 
 
 TOPIC = TopicId(b"t" * 16)
