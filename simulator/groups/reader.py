@@ -100,7 +100,14 @@ class Reader(PartitionClient):
     def _take(self, batch: Any, sent_us: int) -> None:
         header = batch.header
         values = tuple(record.value or b"" for record in batch.records())
-        self.checks.consumed(self.key, header.base_offset, values, sent_us, header.max_timestamp_ms)
+        self.checks.consumed(
+            self.key,
+            header.base_offset,
+            values,
+            sent_us,
+            header.max_timestamp_ms,
+            self.leader_epoch,
+        )
         assert self.position is not None, "it was asked for"
         end = max(self.position, int(header.end_offset))
         self._groups.consumed((self._group_id, self.partition), self.position, end)

@@ -109,7 +109,12 @@ class RecordConsumer(PartitionClient):
             values = tuple(record.value or b"" for record in batch.records())
             count += len(values)
             self.checks.consumed(
-                self.key, header.base_offset, values, sent_us, header.max_timestamp_ms
+                self.key,
+                header.base_offset,
+                values,
+                sent_us,
+                header.max_timestamp_ms,
+                self.leader_epoch,
             )
             self.position = max(self.position, header.end_offset)
         return count

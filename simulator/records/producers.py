@@ -162,7 +162,9 @@ class RecordProducer(PartitionClient):
                 self._send(self._unsent.popleft())
             self.acknowledged += len(batch.values)
             self.checks.hit(f"codec_{self._kind.codec.name.lower()}")
-            self.checks.acknowledged(self.key, row.base_offset, batch.values, sent_us)
+            self.checks.acknowledged(
+                self.key, row.base_offset, batch.values, sent_us, self.leader_epoch
+            )
         elif code in RETRIED:
             if code in NOT_ENOUGH:
                 self.checks.hit("not_enough_replicas")

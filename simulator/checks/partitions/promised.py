@@ -1,5 +1,6 @@
 """Promises to the clients of one partition."""
 
+import math
 from typing import NamedTuple
 
 import msgspec
@@ -17,9 +18,27 @@ class Promised(msgspec.Struct):
     """Highest log start of any replica."""
     since_us: int = -1
     """Time of the last excuse: what was asked for before it promises nothing."""
+    since_epoch: int = -1
+    """Leader epoch of that time: what one of an epoch before it has, nobody else need have."""
     weak: set[int] = set()
     behind: set[int] = set()
     is_excused: bool = False
+
+    def excuse(self, now_us: int, leader_epoch: int) -> None:
+        """Expect nothing of what was promised: all replicas in sync may have lost it."""
+        self.forget_below(math.inf)
+        self.since_us, self.since_epoch, self.is_excused = now_us, leader_epoch, True
+
+    def promises(self, sent_us: int, leader_epoch: int | None) -> bool:
+        """True if an answer promises what is in it.
+
+        Args:
+            sent_us: when it was asked for.
+            leader_epoch: of who answered, None for the newest. A leader that was replaced without
+                knowing it still serves what it has to readers.
+        """
+        is_over = leader_epoch is not None and leader_epoch < self.since_epoch
+        return sent_us > self.since_us and not is_over
 
     def forget_below(self, offset: float) -> None:
         """Expect nothing below an offset."""

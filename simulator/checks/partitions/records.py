@@ -14,7 +14,6 @@ ISR: the controller removes it when it registers again, and it joins after it ha
 `behind` until it has what the leader has: where all lost their power, nobody leaves the ISR.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -78,10 +77,16 @@ class RecordChecks:
     # ---- what clients saw ----------------------------------------------------------------------
 
     def acknowledged(
-        self, key: tuple[bytes, int], base_offset: int, values: Sequence[bytes], sent_us: int
+        self,
+        key: tuple[bytes, int],
+        base_offset: int,
+        values: Sequence[bytes],
+        sent_us: int,
+        leader_epoch: int | None = None,
     ) -> None:
-        """Note what a producer was told."""
-        self._promise("D1", key, base_offset, values, sent_us)
+        """Note what a producer was told, by the leader of an epoch; None for the newest."""
+        if self._of(key).promises(sent_us, leader_epoch):
+            self._promise("D1", key, base_offset, values)
 
     def consumed(
         self,
@@ -90,25 +95,21 @@ class RecordChecks:
         values: Sequence[bytes],
         sent_us: int,
         time_ms: int | None = None,
+        leader_epoch: int | None = None,
     ) -> None:
         """Note what a consumer read: it is committed."""
-        self._promise("D2", key, base_offset, values, sent_us)
         of = self._of(key)
+        if not of.promises(sent_us, leader_epoch):
+            return
+        self._promise("D2", key, base_offset, values)
         for offset in range(base_offset, base_offset + len(values)):
             if time_ms is not None and offset in of.values:
                 of.times_ms[offset] = time_ms
 
     def _promise(
-        self,
-        invariant: str,
-        key: tuple[bytes, int],
-        base_offset: int,
-        values: Sequence[bytes],
-        sent_us: int,
+        self, invariant: str, key: tuple[bytes, int], base_offset: int, values: Sequence[bytes]
     ) -> None:
         of = self._of(key)
-        if sent_us <= of.since_us:
-            return
         for offset, value in enumerate(values, base_offset):
             if offset < of.start:
                 continue
@@ -235,9 +236,7 @@ class RecordChecks:
                 self.hit("isr_lost_power")
                 of.weak.clear()
                 of.behind.update(self._machines)  # also who knows of more, be it by an old log
-                of.forget_below(math.inf)
-                of.since_us = self._now_us()
-                of.is_excused = True
+                of.excuse(self._now_us(), partition.leader_epoch)
 
     # ---- steps ---------------------------------------------------------------------------------
 

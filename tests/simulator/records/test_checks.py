@@ -178,6 +178,28 @@ def test_a_power_failure_excuses_only_if_all_in_sync_had_one():
     assert values == {5: b"asked after"}
 
 
+def test_a_leader_that_was_replaced_before_all_in_sync_lost_their_power_promises_nothing():
+    """It does not know that another one leads, and serves what nobody else need have."""
+    world = quiet_records()
+    checks, key = world.record_checks, key_of(world)
+    image = world.ledger.image
+    topic = image.topics[key[0]]
+    newer = replace(topic.partitions[0], leader_epoch=3)
+    topic = replace(topic, partitions=topic.partitions.set(0, newer))
+    checks._image = lambda: replace(image, topics=image.topics.set(key[0], topic))
+    for node in (1, 2, 3):
+        checks.power_lost(node)
+    late_us = world.scheduler.now_us + 1
+    checks.acknowledged(key, 5, [b"old"], late_us, leader_epoch=2)
+    checks.consumed(key, 5, [b"old"], late_us, 700, leader_epoch=2)
+    assert promised(world).values == {}
+    checks.acknowledged(key, 5, [b"acknowledged"], late_us, leader_epoch=3)
+    checks.consumed(key, 6, [b"read"], late_us, 800, leader_epoch=3)
+    checks.consumed(key, 6, [b"old"], late_us, 700, leader_epoch=2)
+    assert promised(world).values == {5: b"acknowledged", 6: b"read"}
+    assert promised(world).times_ms == {6: 800}
+
+
 def test_the_only_one_in_sync_loses_power_and_all_others_know_more_than_it():
     world = quiet_records()
     checks, key = world.record_checks, key_of(world)
