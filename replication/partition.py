@@ -44,6 +44,7 @@ from replication.reading import Fetched, offset_for_timestamp, with_records, wit
 from replication.roles import Following, Offline, PartitionSettings, Transition
 from storage.logs.append_info import UnexpectedOffsetError
 from storage.logs.log_validator import Checked, LogValidator
+from storage.logs.recovery import first_gap
 from storage.logs.unified_log import FetchIsolation, UnifiedLog
 from storage.producers.append_source import CLIENT, AppendSource
 from storage.producers.verification import VerificationGuard
@@ -68,6 +69,7 @@ class Partition:
         self._ends: LogEnds | None = None
         self.log: UnifiedLog | None = None
         """None until it is opened, and when its directory has failed."""
+        self._gap_offset: int | None = None
         self._future_log: UnifiedLog | None = None
         self.role: Leadership | Following | Offline = Offline()
 
@@ -97,6 +99,7 @@ class Partition:
         assert isinstance(self.role, Offline), f"{self.role=}"
         assert self.role.code is not ErrorCode.kafka_storage_error, "its directory has failed"
         self.log, self._ends = log, LogEnds(log)
+        self._gap_offset = first_gap(log.recovery_report)
         awaited, self._awaiting_log = self._awaiting_log, None
         return Transition() if awaited is None else self._take(awaited, now_ms)
 
@@ -143,6 +146,7 @@ class Partition:
         )
 
     def _lead(self, log: UnifiedLog, registration: PartitionRegistration, now_ms: int) -> Changed:
+        self._gap_offset = None  # followers copy it
         if isinstance(self.role, Leadership):
             return self.role.take(registration, now_ms)
         assert self._ends is not None, "the log is open"
@@ -292,6 +296,22 @@ class Partition:
             return log
         return self._truncate(log, truncation_offset(log, diverging), wall_ms)
 
+    @property
+    def unproven_offset(self) -> Offset | None:
+        """Offset from which on the log is no proof of what its leader has; None without.
+
+        The epochs of both logs do not tell what is missing between two segments since a power
+        failure; and a log of the oldest formats has no epochs, so that what is above its high
+        watermark may be another's. A follower fetches that again, which loses nothing: the
+        controller has taken this broker out of the ISR when it registered, before it follows. Who
+        leads is none to ask: its gap is that of a compacted log, or of all that were in sync.
+        """
+        assert self.log is not None, "the log is open"
+        offset, watermark = self._gap_offset, self.log.high_watermark
+        if self.log.last_epoch is None and self.log.end_offset > watermark:
+            offset = watermark if offset is None else min(offset, watermark)
+        return None if offset is None else Offset(offset)
+
     def truncate_to(
         self, offset: Offset, leader_epoch: LeaderEpoch, wall_ms: int
     ) -> Offset | ErrorCode:
@@ -301,6 +321,8 @@ class Partition:
 
     def _truncate(self, log: UnifiedLog, offset: Offset, wall_ms: int) -> Offset:
         log.truncate_to(offset, wall_ms)
+        if self._gap_offset is not None and log.end_offset <= self._gap_offset:
+            self._gap_offset = None
         self._ends = LogEnds(log)
         return Offset(log.end_offset)
 
@@ -315,6 +337,7 @@ class Partition:
 
     def _begin_anew_at(self, offset: int, log: UnifiedLog, wall_ms: int) -> None:
         log.truncate_fully_and_start_at(offset, wall_ms)
+        self._gap_offset = None
         self._ends = LogEnds(log)
 
     def _followed_log(self, leader_epoch: LeaderEpoch) -> UnifiedLog | ErrorCode:

@@ -21,7 +21,7 @@ from storage.log_dir.partition_directories import (
     PartitionDirectory,
 )
 from storage.logs.log_manager import ERRORS, LoadTask, LogManager
-from storage.logs.recovery import RecoveryEvent, SegmentsDropped, TailCut
+from storage.logs.recovery import RecoveryEvent, SegmentsApart, SegmentsDropped, TailCut
 
 SCAN: Final = "scan"
 """Name of the work that looks for logs; nothing else uses the manager meanwhile."""
@@ -226,6 +226,8 @@ class LogLoading:
                 }
             elif isinstance(event, SegmentsDropped):
                 fields |= {"paths": list(event.paths), "end_offset": event.end_offset}
+            elif isinstance(event, SegmentsApart):
+                fields |= {"path": event.path, "end_offset": event.end_offset}
             else:
                 fields["path"] = event.path
             self._log(LogLevel.WARN, "log_recovered", **fields, reason=event.reason)

@@ -36,6 +36,7 @@ from replication.replica_manager import ReplicaManager
 from replication.roles import Offline
 from storage.checkpoints.recovery_points import TopicAndPartition
 from storage.logs.log_manager import ERRORS, LogManager
+from storage.logs.recovery import first_gap
 from storage.logs.unified_log import UnifiedLog
 from storage.vfs import parent
 from wire.types import DirectoryId, LeaderEpoch, TopicIdPartition
@@ -360,6 +361,7 @@ class ReplicaMoves:
             self._services.wall_ms,
             max_bytes=self._config.replica_fetch.bytes_max,
             reconciles=move.generation != before,
+            gap_offset=first_gap(move.copy.recovery_report) if before is None else None,
         )
 
     def _run(self, move: Move, step: CopyStep) -> None:

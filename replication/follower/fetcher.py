@@ -111,8 +111,7 @@ class Fetcher:
     def assign(self, key: TopicIdPartition, topic_name: str, leader_epoch: LeaderEpoch) -> None:
         """Fetch a partition from the end of its log; nothing changes in the same leader epoch.
 
-        A log without epochs, of the oldest formats, cannot be compared with the leader's: what is
-        above its high watermark goes.
+        What of the log cannot be compared with the leader's goes before.
         """
         known = self._states.get(key)
         if known is not None and known.leader_epoch == leader_epoch:
@@ -123,11 +122,11 @@ class Fetcher:
         if partition is None or partition.log is None:
             self._fail(state, "it has no log")
             return
-        log = partition.log
-        if log.last_epoch is None and log.end_offset > log.high_watermark:
-            self._truncate(state, Offset(log.high_watermark))
+        unproven = partition.unproven_offset
+        if unproven is not None:
+            self._truncate(state, unproven)
         else:
-            self._continue(state, log)
+            self._continue(state, partition.log)
 
     def remove(self, key: TopicIdPartition) -> None:
         """Fetch a partition no more; what is in flight for it will be ignored."""

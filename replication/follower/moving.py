@@ -14,6 +14,7 @@ import msgspec
 
 from replication.follower.following import FetchedFromLeader, append_fetched, begins_anew_with
 from storage.logs.append_info import UnexpectedOffsetError
+from storage.logs.recovery import first_gap
 from storage.logs.retention import RetentionRules
 from storage.logs.unified_log import FetchIsolation, UnifiedLog
 from storage.segments.file_slice import FileSlice
@@ -108,6 +109,7 @@ def next_step(
     *,
     max_bytes: int,
     reconciles: bool,
+    gap_offset: int | None = None,
 ) -> CopyStep | None:
     """The next step of copying a log; None if the copy has all of it.
 
@@ -119,6 +121,8 @@ def next_step(
         wall_ms: wall clock.
         max_bytes: of records, though at least one batch.
         reconciles: True if the log may have been truncated since the last step.
+        gap_offset: end of the records of the copy before a gap that a start found, None without:
+            what is behind is copied again.
     """
     step = CopyStep(
         vfs=vfs,
@@ -130,6 +134,7 @@ def next_step(
         flushes=copy.log.flushed_end_offset < log.log.flushed_end_offset,
     )
     end = common_end(log, copy) if reconciles else copy.end_offset
+    end = end if gap_offset is None else min(end, gap_offset)
     outside = not copy.log_start_offset <= end or end < log.log_start_offset
     if outside or copy.log_start_offset > log.log_start_offset:
         return msgspec.structs.replace(step, start_at=log.log_start_offset)
@@ -160,5 +165,7 @@ def flush(copy: UnifiedLog, wall_ms: int) -> None:
 
 def is_ahead(log: UnifiedLog, copy: UnifiedLog) -> bool:
     """True if a copy has all of its log, or went on in its place before a crash."""
+    if first_gap(copy.recovery_report) is not None:
+        return False
     ends = (copy.last_epoch or 0, copy.end_offset), (log.last_epoch or 0, log.end_offset)
     return ends[0] >= ends[1]

@@ -19,7 +19,10 @@ may be there or not until they are changed again and that change is synced, or u
 ends: a new one can sync them (not the strictest: a disk may forget them for good).
 
 Everything synced is kept exactly. The model is stricter than most file systems: a sync of a file
-does not cover its name. Code whose writes are safe here is safe on ext4, xfs and the like.
+does not cover its name, and names are made in any order, where a journal keeps theirs. But with
+delayed allocation a journal does not order a name behind the data of a file that was written
+earlier: a segment may be short, or empty, and the next one be there. Code whose writes are safe
+here is safe on ext4, xfs and the like.
 """
 
 from collections.abc import Iterator

@@ -76,6 +76,7 @@ class RecordsScenario:
             "stop": self._stop,
             "start": self._start,
             "damage": self._damage,
+            "cut": self._cut,
             "advance": self._advance,
             "state": self._state,
             "log": self._log,
@@ -305,6 +306,13 @@ class RecordsScenario:
         """`damage 101 t-0/00000000000000000000.log 70`: change a byte of a file."""
         path, position = command.argument(1, "path"), command.number(2, "position")
         self._machine(command).vfs.damage(f"{DATA}/{path}", position, b"#")
+
+    def _cut(self, command: Command) -> None:
+        """`cut 101 t-0/00000000000000000000.log 70`: keep so many bytes of a file."""
+        path, size = command.argument(1, "path"), command.number(2, "bytes")
+        file = self._machine(command).vfs.open(f"{DATA}/{path}")
+        file.truncate(size)
+        file.close()
 
     def _advance(self, command: Command) -> None:
         """`advance MS`: let time pass."""

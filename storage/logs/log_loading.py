@@ -1,7 +1,9 @@
 """Loading of a log directory: its segments, their epochs, and the treatment of damage.
 
 Damage below the recorded flushed end stops the node; above it the tail is cut and reported.
-Kafka cuts in both cases (docs/formats/damage.md).
+Kafka cuts in both cases (docs/formats/damage.md). Where offsets may be missing, a gap between two
+segments above it is only reported: the process may have been killed behind a compacted log, whose
+page cache is whole. Kafka takes no notice of it.
 """
 
 import contextlib
@@ -22,6 +24,7 @@ from storage.logs.recovery import (
     FileRebuilt,
     RecoveryEvent,
     RecoveryProgress,
+    SegmentsApart,
     SegmentsDropped,
     TailCut,
     scan_segment,
@@ -239,7 +242,7 @@ class _Loader:
             entries, base_offset = self._epochs.entries, segments[first].base_offset
             self._claimed = tuple(each for each in entries if each.start_offset >= base_offset)
             self._epochs.truncate_from_end(base_offset)
-        end_offset, last_epoch = self._scan(segments, first)
+        end_offset, last_epoch = self._scan(segments, first, log_start_offset)
         self._take_claimed(end_offset)
         last_epoch = max(last_epoch, self._last_epoch)
         assert segments, "a log keeps its first segment"
@@ -313,7 +316,7 @@ class _Loader:
                 self._report.append(FileRebuilt(*found))
             segment.close()
 
-    def _scan(self, segments: list[Segment], first: int) -> tuple[int, int]:
+    def _scan(self, segments: list[Segment], first: int, log_start_offset: int) -> tuple[int, int]:
         config = self._config
         rules = config.batch_rules(segments[first].base_offset, self._last_epoch)
         number = first
@@ -321,10 +324,14 @@ class _Loader:
         while number < len(segments):
             segment = segments[number]
             gap = segment.base_offset - rules.end_offset
-            if gap < 0 or (gap > 0 and config.contiguous):
+            if gap != 0:
                 reason = f"starts at offset {segment.base_offset}, not at {rules.end_offset}"
-                self._drop(segments, number, rules.end_offset, segment.path, reason)
-                break
+                if gap < 0 or config.contiguous:
+                    self._drop(segments, number, rules.end_offset, segment.path, reason)
+                    break
+                if segment.base_offset > max(self._recovery_point, log_start_offset):
+                    end_offset = max(rules.end_offset, log_start_offset)
+                    self._report.append(SegmentsApart(segment.path, end_offset, reason))
             rules.end_offset = segment.base_offset
             if not self._scan_one(segments, number, rules):
                 break

@@ -1,6 +1,6 @@
 """Check of a whole segment, batch by batch, without trust in indexes or checkpoints."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -34,6 +34,20 @@ class SegmentsDropped(msgspec.Struct, frozen=True):
     reason: str
 
 
+class SegmentsApart(msgspec.Struct, frozen=True):
+    """A warning: offsets are missing between two segments above the recovery point.
+
+    The log was compacted, or a power failure took the end of a segment and kept the name of the one
+    behind it, if not its records: ext4 and XFS allocate late, and so commit the name of a file
+    before the length of one that was written earlier.
+    """
+
+    path: str
+    end_offset: int
+    """End of the records before, or the log start if that is above."""
+    reason: str
+
+
 class FileRebuilt(msgspec.Struct, frozen=True):
     """A warning: a damaged small file was rebuilt from the log."""
 
@@ -41,7 +55,12 @@ class FileRebuilt(msgspec.Struct, frozen=True):
     reason: str
 
 
-RecoveryEvent = TailCut | SegmentsDropped | FileRebuilt
+RecoveryEvent = TailCut | SegmentsDropped | SegmentsApart | FileRebuilt
+
+
+def first_gap(report: Iterable[RecoveryEvent]) -> int | None:
+    """End of the records before the first gap between segments that a start found; None without."""
+    return next((each.end_offset for each in report if isinstance(each, SegmentsApart)), None)
 
 
 class RecoveryProgress:

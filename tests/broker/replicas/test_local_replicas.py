@@ -196,6 +196,20 @@ def test_segments_behind_a_damaged_one_are_dropped_and_told() -> None:
     assert (len(dropped["paths"]), dropped["end_offset"], dropped["log"]) == (2, 0, "a-0")
 
 
+def test_a_gap_between_segments_is_told() -> None:
+    size = str(len(produced(1).buffer))
+    host = Host(with_topics("a", internal_segment_bytes=size)).started()
+    for _ in range(3):
+        host.partition().append_as_leader(produced(1), required_acks=1, wall_ms=1, now_ms=1_000)
+    path = "/1/a-0/0000000000000000000{}.log"
+    host.vfs.unlink(path.format(1))
+    again = Host(with_topics("a", internal_segment_bytes=size), host.vfs).started()
+    assert again.partition().log.end_offset == 3
+    (told,) = again.logged("log_recovered")
+    reason = "starts at offset 2, not at 1"
+    assert told == {"log": "a-0", "path": path.format(2), "end_offset": 1, "reason": reason}
+
+
 def test_directories_of_no_partition_here_are_strays() -> None:
     host = Host(with_topics("a", "b")).started()
     host.stop()

@@ -12,6 +12,7 @@ from metadata.records import FeatureLevelRecord
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.errors import OutOfSpaceError
 from storage.log_dir.partition_metadata import write_partition_metadata
+from storage.segments.segment import segment_name
 from tests.broker.metadata_log import D1, D2, A, B, MetadataLog
 from tests.broker.record_hosts import Host, with_topics
 from tests.storage.golden import put
@@ -48,9 +49,14 @@ def begun(records: int = 5, **configs: str) -> Host:
 
 
 def contents(host: Host) -> bytes:
+    return contents_at(host, host.partition().log.log_start_offset)
+
+
+def contents_at(host: Host, offset: int) -> bytes:
+    """What one segment has from an offset on."""
     log = host.local.manager.get("a", 0)
     assert log is not None
-    return log.log.read(log.log_start_offset, 1 << 20)
+    return log.log.read(offset, 1 << 20)
 
 
 def test_a_replica_is_copied_assigned_and_replaced() -> None:
@@ -312,6 +318,30 @@ def test_an_assigned_copy_that_lacks_records_goes_on_at_a_start() -> None:
     assert again.partition().log.end_offset == 8
     assert again.local.log_dir_of(KEY) == "/2", "when it has them"
     assert partition.log.end_offset == 8
+
+
+@pytest.mark.parametrize(("is_assigned", "end_offset"), [(False, 5), (True, 5), (False, 1)])
+def test_what_is_behind_a_gap_of_a_copy_is_copied_again(is_assigned: bool, end_offset: int) -> None:
+    """A power failure took a segment of the copy, which ends where the log ends."""
+    size = str(len(produced(1).buffer))
+    host = Host(with_topics("a", internal_segment_bytes=size)).started()
+    host.append(5)
+    moving(host)
+    host.work()
+    host.partition().log.truncate_to(end_offset, 1)
+    before = [contents_at(host, offset) for offset in range(end_offset)]
+    [name] = [name for name in host.vfs.list("/2") if name.startswith("a-0")]
+    host.vfs.unlink(f"/2/{name}/{segment_name(2)}")
+    log = with_topics("a", internal_segment_bytes=size)
+    log.change(directories=(D2 if is_assigned else D1,))
+    again = Host(log, host.vfs).started()
+    assert again.logged("abandoned_future_log") == []
+    if not is_assigned:
+        [move] = again.local.moves.in_directory("/2")
+        assert (move.copy.end_offset, move.lag) == (end_offset, 0)
+        assign(again)
+    assert again.local.log_dir_of(KEY) == "/2"
+    assert [contents_at(again, offset) for offset in range(end_offset)] == before
 
 
 @pytest.mark.parametrize("works", [0, 1, 2, 3])
