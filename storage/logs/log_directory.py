@@ -175,7 +175,16 @@ class LogDirectory:
             progress=progress,
         )
         producers = ProducerStates(name, self._producer_expiration_ms, log.log_start_offset)
-        return UnifiedLog(self._vfs, name, log, producers, settings.append, wall_ms=wall_ms)
+        high_watermark = self._high_watermarks.offsets.get(key, 0)
+        return UnifiedLog(
+            self._vfs,
+            name,
+            log,
+            producers,
+            settings.append,
+            wall_ms=wall_ms,
+            high_watermark=high_watermark,
+        )
 
     def expire_producers_after(self, expiration_ms: int) -> None:
         """Forget producers that write nothing for a time, in each open log."""

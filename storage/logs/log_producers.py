@@ -8,8 +8,10 @@ apache/kafka: storage/.../log/UnifiedLog.java (`rebuildProducerState`)
 
 from collections.abc import Sequence
 
+from storage.logs.ended_transactions import ended_transactions, has_marker
 from storage.logs.log import Log
 from storage.logs.recovery import RecoveryEvent
+from storage.producers.producer_entry import NONE
 from storage.producers.producer_replay import replay
 from storage.producers.producer_snapshot_files import ProducerSnapshotFiles
 from storage.producers.producer_state import CompletedTransaction, ProducerStates
@@ -44,18 +46,39 @@ class LogProducers:
         """True while a full disk keeps aborted transactions out of their files."""
         return self._aborted.has_unwritten
 
-    def load(self, wall_ms: int) -> Sequence[RecoveryEvent]:
+    def load(self, wall_ms: int, high_watermark: int) -> Sequence[RecoveryEvent]:
         """Load the state of a log that was opened, `replay_some` ends it; the damaged files.
 
-        As in Kafka, transactions that ended above the high watermark and below a snapshot are not
-        known: until the watermark has passed them, a reader of what is committed gets a part.
+        Unlike in Kafka, with the transactions that ended at or above the high watermark and below
+        the snapshot: a reader of what is committed would get a part of them.
         """
         log = self._log
         self._aborted.truncate_to(log.segments, log.end_offset)
         # Above the flushed end a power failure may have kept a snapshot without the transactions
         # that it leaves behind.
         end = log.flushed_end_offset
-        return self._load(end, end, wall_ms, is_needed=True)
+        damage = self._load(end, end, wall_ms, is_needed=True)
+        self._load_ended(max(high_watermark, log.log_start_offset))
+        return damage
+
+    def _load_ended(self, high_watermark: int) -> None:
+        """Take in the transactions that ended at or above the high watermark, below the snapshot.
+
+        Nothing is read where no producer of the snapshot ever had a marker, and only what is above
+        the high watermark where no marker is there.
+        """
+        log, end = self._log, self.states.end_offset
+        segments, start = log.segments, log.log_start_offset
+        if high_watermark >= end:
+            return
+        _, entries = self._snapshots.newest(start, end)
+        had_marker = any(entry.coordinator_epoch != NONE for entry in entries)
+        if not had_marker or not has_marker(segments, high_watermark, end):
+            return
+        start, before = self._snapshots.newest(start, high_watermark)
+        for each in ended_transactions(segments, before, start, end, high_watermark):
+            self.states.note_ended(each.producer_id, each.first_offset, each.last_offset)
+        log.close_unused()
 
     def reload(self, wall_ms: int) -> None:
         """Begin with the state at the end of a log that was truncated; `replay_some` ends it.

@@ -2,8 +2,7 @@
 
 The segments (storage/logs/log.py) with what only partitions have: validation of produced batches,
 producers and their transactions, high watermark and last stable offset, offsets by time, deletion
-from the start. No threads: each call is a step, and a slice that it returns is read by whoever has
-it.
+from the start. No threads: each call is a step; a slice that it returns is read by who has it.
 
     INV-UL-1  log start <= last stable offset <= high watermark <= log end
     INV-UL-2  `producers.end_offset` is the log end
@@ -78,6 +77,7 @@ class UnifiedLog:
         rules: AppendRules,
         *,
         wall_ms: int,
+        high_watermark: int = 0,
     ) -> None:
         """Join an open log with the state of its producers, which is read here.
 
@@ -88,6 +88,7 @@ class UnifiedLog:
             producers: empty.
             rules: of the topic.
             wall_ms: wall clock.
+            high_watermark: as recorded; it will not be set below.
         """
         self._log = log
         self.validator = LogValidator(partition, rules)
@@ -99,7 +100,7 @@ class UnifiedLog:
         self.has_rolled = False
         """True from a roll to the next flush plan: the closed segments are to be flushed."""
         self._truncated_to = OFFSET_MAX
-        damage = self._producers.load(wall_ms)
+        damage = self._producers.load(wall_ms, high_watermark)
         assert self.producers.end_offset == log.end_offset, "INV-UL-2"
         self.recovery_report: tuple[RecoveryEvent, ...] = (*log.recovery_report, *damage)
 
@@ -440,8 +441,7 @@ class UnifiedLog:
         """Drop records at or above the offset, with the whole batch that spans it.
 
         Then `is_replaying`, where producers have written. False if there are none to drop; an epoch
-        without a record at the end of the log goes all the same, which its leader assigned before
-        others had another one.
+        without a record at the end goes all the same: others had another one before.
         """
         before = self._log.end_offset
         self._log.truncate_to(offset)

@@ -10,6 +10,7 @@ from storage.errors import CorruptFileError, OutOfSpaceError
 from storage.logs.recovery import FileRebuilt
 from storage.producers.producer_snapshot import (
     PRODUCER_SNAPSHOT_SUFFIX,
+    ProducerSnapshotEntry,
     decode_producer_snapshot,
     encode_producer_snapshot,
 )
@@ -97,6 +98,20 @@ class ProducerSnapshotFiles:
             states.load((), log_start_offset, wall_ms)
             self._newest = log_start_offset
         return damage
+
+    def newest(
+        self, log_start_offset: int, end_offset: int
+    ) -> tuple[int, list[ProducerSnapshotEntry]]:
+        """Offset and producers of the newest valid file up to `end_offset`, expired ones with them.
+
+        The log start and none where `load` left no such file.
+        """
+        for offset in reversed(self.offsets()):
+            if offset <= end_offset:
+                path = self._path(offset)
+                with contextlib.suppress(CorruptFileError):
+                    return offset, decode_producer_snapshot(self._vfs.read(path), path)
+        return log_start_offset, []
 
     def _path(self, offset: int) -> str:
         return join(self.directory, segment_name(offset, PRODUCER_SNAPSHOT_SUFFIX))

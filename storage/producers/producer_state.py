@@ -348,6 +348,13 @@ class ProducerStates:
         self._unreplicated[completed.first_offset] = transaction
         return next(iter(self._open), completed.last_offset + 1)
 
+    def note_ended(self, producer_id: int, first_offset: int, last_offset: int) -> None:
+        """Note a transaction that ended below `end_offset`, not known to be below the HW."""
+        assert first_offset <= last_offset < self.end_offset, f"{first_offset=} {last_offset=}"
+        transaction = _Transaction(producer_id, first_offset)
+        transaction.last_offset = last_offset
+        self._unreplicated[first_offset] = transaction
+
     def note_end(self, end_offset: int) -> None:
         """The log ends here now: batches without a producer are in the state too."""
         assert end_offset >= self.end_offset, f"{end_offset=} {self.end_offset=}"
@@ -407,8 +414,14 @@ class ProducerStates:
         return not is_open and now_ms - entry.last_timestamp_ms >= self.expiration_ms
 
     def remove_expired(self, now_ms: int) -> int:
-        """Forget expired producers; their number is returned."""
-        gone = [e.producer_id for e in self._producers.values() if self.is_expired(e, now_ms)]
+        """Forget expired producers; their number is returned.
+
+        Unlike in Kafka not while a transaction of theirs has its marker at or above the high
+        watermark: who opens the log would not look for it.
+        """
+        kept = {each.producer_id for each in self._unreplicated.values()}
+        expired = (each for each in self._producers.values() if self.is_expired(each, now_ms))
+        gone = [each.producer_id for each in expired if each.producer_id not in kept]
         for producer_id in gone:
             del self._producers[producer_id]
         self.verifications.remove_expired(now_ms, self.expiration_ms)

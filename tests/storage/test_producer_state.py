@@ -344,14 +344,29 @@ def test_transactions_of_a_snapshot_are_in_the_order_of_the_log(states):
     assert states.first_undecided_offset == 4
 
 
-def test_a_state_is_empty_without_producers_and_without_ends_above_the_high_watermark() -> None:
-    states = ProducerStates("p-0", EXPIRATION_MS)
-    assert states.is_empty
+def test_a_producer_does_not_expire_before_the_end_of_its_transaction_is_replicated(states) -> None:
+    """Its entry in the next snapshot says that there may be such a transaction at all."""
     write(states, header(0, 0, is_transactional=True))
     end(states, 1)
-    assert not states.is_empty
-    states.remove_expired(10 * EXPIRATION_MS)
-    assert len(states) == 0
-    assert not states.is_empty, "the end of its transaction may be truncated"
+    write(states, header(0, 2, producer_id=PRODUCER + 1))
+    states.forget_replicated(1)
+    assert states.remove_expired(10 * EXPIRATION_MS) == 1
+    assert [entry.producer_id for entry in states.entries()] == [PRODUCER]
     states.forget_replicated(2)
+    assert states.remove_expired(10 * EXPIRATION_MS) == 1
+
+
+def test_a_state_is_empty_without_producers_and_without_ends_above_the_high_watermark(
+    states,
+) -> None:
+    assert states.is_empty
+    write(states, header(0, 0))
+    assert not states.is_empty
+    states.load((), 9, now_ms=0)  # all have expired
+    states.note_ended(PRODUCER, 3, 8)
+    assert not states.is_empty, "the end of its transaction may be truncated"
+    assert (states.first_unreplicated_offset, states.first_unstable_offset) == (3, 3)
+    states.forget_replicated(8)
+    assert not states.is_empty
+    states.forget_replicated(9)
     assert states.is_empty

@@ -80,6 +80,7 @@ STEPS = st.lists(
         st.tuples(st.just("plain"), st.just(9)),
         st.tuples(st.just("flush"), st.just(0)),
         st.tuples(st.just("lose power"), st.just(0)),
+        st.tuples(st.just("stop"), st.just(0)),
     ),
     max_size=24,
 )
@@ -110,7 +111,7 @@ class Model:
 
 @settings(max_examples=60, deadline=None)
 @given(STEPS, st.integers(0, 60))
-def test_a_log_knows_its_transactions_also_behind_a_power_failure(
+def test_a_log_knows_its_transactions_also_behind_a_stop_and_a_power_failure(
     steps: list[tuple[str, int]], high_watermark: int
 ) -> None:
     vfs = MemoryVfs()
@@ -123,6 +124,11 @@ def test_a_log_knows_its_transactions_also_behind_a_power_failure(
         if step == "lose power":
             vfs = vfs.crash()
             log = opened(vfs, segment_bytes=300)
+        elif step == "stop":
+            known = log.high_watermark
+            log.close()
+            log = opened(vfs, segment_bytes=300, is_clean=True, high_watermark=known)
+            log.set_high_watermark(known)
         elif step == "flush":
             log.log.flush()
         elif step == "plain":

@@ -37,14 +37,22 @@ def opened(
     *,
     start: int = 0,
     is_clean: bool = False,
+    high_watermark: int = 0,
     **settings: Any,
 ) -> UnifiedLog:
     vfs.make_directory("/d/p-0")
     fixed: dict[str, Any] = {"contiguous": False, "verify_from_start": False}
     config = LogConfig(**(fixed | {"syncs_at_open": False, "grows_index_files": True} | settings))
     log = Log.open(vfs, "/d/p-0", config, None, start, wall_ms=NOW, is_clean=is_clean)
-    producers = ProducerStates("p-0", 86_400_000)
-    return UnifiedLog(vfs, "p-0", log, producers, rules or WITHOUT_COORDINATOR, wall_ms=NOW)
+    return UnifiedLog(
+        vfs,
+        "p-0",
+        log,
+        ProducerStates("p-0", 86_400_000),
+        rules or WITHOUT_COORDINATOR,
+        wall_ms=NOW,
+        high_watermark=high_watermark,
+    )
 
 
 def produced(
