@@ -221,6 +221,11 @@ def _forgets_open_transactions_of_a_snapshot(patches: Patches) -> None:
     patches.method(ProducerStates, "load", make)
 
 
+def _forgets_what_ended_above_the_high_watermark(patches: Patches) -> None:
+    """A start forgets the transactions that ended between its high watermark and its snapshot."""
+    patches.method(LogProducers, "_load_ended", returning(None))
+
+
 TRANSACTIONAL: Final[tuple[Mutant, ...]] = (
     by_scenario(301, _leaves_what_an_election_finds_prepared, "transaction_coordinator_killed"),
     by_scenario(302, _fences_without_a_new_epoch, "transaction_fencing"),
@@ -243,4 +248,7 @@ TRANSACTIONAL: Final[tuple[Mutant, ...]] = (
     by_scenario(317, _is_stable_behind_a_marker_that_may_be_lost, "transaction_leader_killed"),
     by_seeds(318, _indexes_no_abort, "D4", options=TRANSACTIONS),
     by_scenario(319, _forgets_open_transactions_of_a_snapshot, "transaction_restart"),
+    by_scenario(
+        320, _forgets_what_ended_above_the_high_watermark, "transaction_above_the_high_watermark"
+    ),
 )

@@ -227,12 +227,13 @@ class RecordsWorld(World):
             self.groups.start()
         self.scheduler.after(LOOKED_AT_EVERY_US, self._look)
 
-    def _creation(self, topic: Topic = TOPIC) -> Any:
+    def _creation(self, topic: Topic = TOPIC, **configs: str) -> Any:
         return requests.create_topic(
             topic.name,
             topic.partitions,
             min(3, len(self.cluster.nodes)),
             min_insync_replicas=str(self._min_insync_replicas),
+            **configs,
         )
 
     def repair_directories(self) -> None:

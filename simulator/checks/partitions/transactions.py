@@ -5,9 +5,8 @@
         all of one whose commit was acknowledged. A producer id has an epoch for one process, the
         epochs of a transactional id rise, and its states follow each other as the table says. No
         record is of an older epoch than the one before it, or than a marker before it. The last
-        stable offset of a replica is neither above its high watermark nor in an open transaction,
-        and not below the first one without a marker below the high watermark (of which who loads
-        a snapshot does not know any more, as in Kafka); at a leader it never goes back.
+        stable offset of a replica is the begin of the first transaction without a marker below the
+        high watermark, else the high watermark; at a leader it never goes back.
 
 Where all replicas in sync of one of the partitions lost their power at once, decisions may be lost,
 and the run says nothing about D4 from then on.
@@ -102,6 +101,8 @@ class TransactionChecks:
         """By partition and offset: what consumers saw there, None for what they did not see."""
         self._stable: dict[tuple[int, int, Place], tuple[int, int]] = {}
         """(node, incarnation, partition) -> leader epoch, last stable offset."""
+        self._opened: set[tuple[int, int, Place]] = set()
+        """Places whose log was checked when it was opened."""
 
     # ---- what may be lost ----------------------------------------------------------------------
 
@@ -175,20 +176,23 @@ class TransactionChecks:
     # ---- what replicas have --------------------------------------------------------------------
 
     def after_step(self, machine: "RecordsMachine") -> None:
-        """Check that the last stable offsets of a leader do not go back.
+        """Check that the last stable offsets of a leader do not go back, and each log at its start.
 
         Raises:
             Violation: D4.
         """
         for key in self._keys(TRANSACTIONAL):
             partition = self._checks.partition_at(machine.id, key)
-            if partition is None or not isinstance(partition.role, Leadership):
+            log = None if partition is None else partition.log
+            if partition is None or log is None or log.is_replaying:
                 continue
-            log = partition.log
-            if log is None or log.is_replaying:
+            place = (machine.id, machine.incarnation, (bytes(key[0]), key[1]))
+            if place not in self._opened:
+                self._opened.add(place)
+                self._check_replica(machine, key, partition)
+            if not isinstance(partition.role, Leadership):
                 continue
             epoch, stable = partition.role.leader_epoch, log.last_stable_offset
-            place = (machine.id, machine.incarnation, (bytes(key[0]), key[1]))
             known = self._stable.get(place)
             if known is not None and known[0] == epoch and stable < known[1]:
                 text = f"node {machine.id} lowers the last stable offset to {stable}"
@@ -218,10 +222,10 @@ class TransactionChecks:
         where = f"partition {key[1]} at node {machine.id}"
         if view.wrong:
             self._break(f"{where}: {view.wrong}")
-        stable, first = log.last_stable_offset, view.stable_below(log.high_watermark)
-        last = min([log.high_watermark, *view.open])
-        if not first <= stable <= last:
-            text = f"the last stable offset is {stable}, not {first} to {last}"
+        stable = log.last_stable_offset
+        expected = max(view.stable_below(log.high_watermark), log.log_start_offset)
+        if stable != expected:
+            text = f"the last stable offset is {stable}, not {expected}"
             self._break(f"{where}: {text}, below {log.high_watermark}")
 
     def why_open(self) -> str:

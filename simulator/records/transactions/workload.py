@@ -26,6 +26,8 @@ from wire.errors import ErrorCode
 TOPIC: Final = Topic(TRANSACTIONAL, 3)
 FIRST_HOST: Final = 2_300
 CREATED: Final = (ErrorCode.none, ErrorCode.topic_already_exists)
+SEGMENTS: Final = ("700", "2000", "4000")
+FLUSHES: Final = ("1", "10", "40")
 OLDER_SHARE: Final = 0.25
 """Share of transactional ids that an older client has where newer ones may be."""
 
@@ -41,11 +43,21 @@ class TransactionsDraw(msgspec.Struct, frozen=True, kw_only=True):
     """True for those with an older client."""
     coordinators: int
     """Partitions of `__transaction_state`."""
+    configs: dict[str, str]
+    """Of the topic, with `_` for each dot: small segments, flushed soon or late."""
+    recovery_point_ms: int
+    """`log.flush.offset.checkpoint.interval.ms`"""
+    high_watermark_ms: int
+    """`replica.high.watermark.checkpoint.interval.ms`"""
 
     def config_of(
         self, config: RecordsConfig, brokers: int, min_insync_replicas: int
     ) -> RecordsConfig:
-        """The settings of a broker of the run: few coordinators, which look often."""
+        """The settings of a broker of the run: few coordinators, which look often.
+
+        Where flushed ends are recorded more often than high watermarks, a start finds snapshots of
+        producers above the latter.
+        """
         more = {
             "transaction.state.log.num.partitions": str(self.coordinators),
             "transaction.state.log.replication.factor": str(min(3, brokers)),
@@ -55,6 +67,11 @@ class TransactionsDraw(msgspec.Struct, frozen=True, kw_only=True):
             config,
             properties=tuple(sorted((dict(config.properties) | more).items())),
             transactions=TransactionsConfig(abort_interval_ms=300, request_timeout_ms=3_000),
+            upkeep=replace(
+                config.upkeep,
+                recovery_point_ms=self.recovery_point_ms,
+                high_watermark_ms=self.high_watermark_ms,
+            ),
         )
 
 
@@ -69,6 +86,12 @@ def draw_transactions(streams: Streams) -> TransactionsDraw:
         timeouts_ms=tuple(rng.choice((500, 1_500, 4_000)) for _ in range(count)),
         are_old=tuple(version < EPOCH_BUMP_VERSION or is_old for is_old in are_old),
         coordinators=rng.choice((1, 2)),
+        configs={
+            "internal_segment_bytes": rng.choice(SEGMENTS),
+            "flush_messages": rng.choice(FLUSHES),
+        },
+        recovery_point_ms=rng.choice((500, 4_000)),
+        high_watermark_ms=rng.choice((1_000, 3_000)),
     )
 
 
@@ -81,7 +104,7 @@ class TransactionalWorkload:
         racks: of consumers.
         image: gives the newest committed image.
         checks: told what the clients do.
-        create_topic: makes the body that creates a topic.
+        create_topic: makes the body that creates a topic, with some configs.
     """
 
     def __init__(
@@ -92,7 +115,7 @@ class TransactionalWorkload:
         *,
         image: Callable[[], Image],
         checks: TransactionChecks,
-        create_topic: Callable[[Topic], Any],
+        create_topic: Callable[..., Any],
     ) -> None:
         self._drawn = drawn
         self._checks = checks
@@ -157,7 +180,8 @@ class TransactionalWorkload:
             for is_old in self._drawn.are_old:
                 self._checks.hit("older_client" if is_old else "newer_client")
 
-        self._starter.ask_any(requests.CREATE_TOPICS, self._create_topic(TOPIC), answered)
+        body = self._create_topic(TOPIC, **self._drawn.configs)
+        self._starter.ask_any(requests.CREATE_TOPICS, body, answered)
 
     def after_step(self, machine: RecordsMachine) -> None:
         """Check D4 behind a step of a broker."""

@@ -5,7 +5,7 @@ import pytest
 from metadata.image import EMPTY
 from simulator.checks.partitions import transactions
 from simulator.checks.partitions.records import RecordChecks
-from simulator.checks.partitions.transaction_view import view_of
+from simulator.checks.partitions.transaction_view import TransactionView, view_of
 from simulator.checks.partitions.transactions import TransactionChecks
 from simulator.cluster.streams import Streams
 from simulator.records.requests import Producer
@@ -172,6 +172,31 @@ def test_the_last_stable_offset_is_that_of_the_log(quiet, monkeypatch, change):
     stable = replica.log.last_stable_offset + change
     monkeypatch.setattr(type(replica.log), "last_stable_offset", stable)
     assert f"the last stable offset is {stable}, not " in broken("D4", quiet.rooms[0].look)
+
+
+def test_a_log_is_looked_at_when_it_was_opened(quiet, monkeypatch):
+    """Its high watermark is that on record for a moment only; at followers too."""
+    checks, (machine, key, replica) = checks_of(quiet), led(quiet)
+    place = (machine.id, machine.incarnation, (bytes(key[0]), key[1]))
+    assert place in checks._opened
+    monkeypatch.setattr(replica, "role", None)
+    monkeypatch.setattr(checks, "_keys", lambda _: [key])
+    stable = replica.log.last_stable_offset + 1
+    monkeypatch.setattr(type(replica.log), "last_stable_offset", stable)
+    checks.after_step(machine)
+    checks._opened.remove(place)
+    assert f"the last stable offset is {stable}, not " in broken(
+        "D4", lambda: checks.after_step(machine)
+    )
+    assert place in checks._opened
+
+
+def test_nothing_below_the_log_start_is_unstable(quiet, monkeypatch):
+    checks, replica = checks_of(quiet), led(quiet)[2]
+    monkeypatch.setattr(transactions, "view_of", lambda _: TransactionView({}, [(0, None)], ""))
+    monkeypatch.setattr(type(replica.log), "log_start_offset", 1)
+    monkeypatch.setattr(type(replica.log), "last_stable_offset", 1)
+    checks.look()
 
 
 def test_what_is_not_ended_or_not_read_is_no_rest(quiet, monkeypatch):

@@ -12,7 +12,9 @@ from simulator.faults.decision import Decision
 from simulator.records.run import run_records
 from simulator.records.transactions.marks import TRANSACTION_MARKS
 from simulator.records.transactions.workload import draw_transactions
+from simulator.records.world import RecordsWorld
 from tests.selection import thinned
+from tests.simulator.worlds import quiet_settings
 
 OPTIONS = replace(
     RECORDS_STANDARD,
@@ -81,3 +83,27 @@ def test_seeds_have_older_and_newer_clients():
     newest = [is_old for each in drawn if each.version == 2 for is_old in each.are_old]
     assert {True, False} == set(newest)
     assert all(len(each.are_old) == len(each.timeouts_ms) for each in drawn)
+
+
+def test_seeds_record_flushed_ends_more_or_less_often_than_high_watermarks():
+    """Of a topic with small segments; more often, a start finds snapshots above the latter."""
+    drawn = [draw_transactions(Streams(seed)) for seed in range(24)]
+    orders = {each.recovery_point_ms < each.high_watermark_ms for each in drawn}
+    assert orders == {True, False}
+    segments = [each.configs["internal_segment_bytes"] for each in drawn]
+    assert set(segments) == {"700", "2000", "4000"}
+    assert {each.configs["flush_messages"] for each in drawn} == {"1", "10", "40"}
+    world = RecordsWorld(quiet_settings(observer_count=0), Streams(3), [], has_transactions=True)
+    world.start()
+    world.run(1_000_000)
+    config = next(iter(world.nodes.values())).records_config()
+    settings = world.rooms[0]._drawn
+    assert config.upkeep.recovery_point_ms == settings.recovery_point_ms
+    assert config.upkeep.high_watermark_ms == settings.high_watermark_ms
+    configs = {
+        key.replace(".", "_"): value
+        for resource, values in world.ledger.image.configs.items()
+        if "transactional" in str(resource)
+        for key, value in values.items()
+    }
+    assert settings.configs.items() <= configs.items()
