@@ -8,6 +8,7 @@ apache/kafka: storage/.../log/UnifiedLog.java (`fetchHighWatermarkMetadata`, `fe
 """
 
 from replication.log_offsets import LogOffsetMetadata
+from storage.errors import CorruptLogError
 from storage.logs.unified_log import FetchIsolation, UnifiedLog
 from wire.types import Offset
 
@@ -19,10 +20,10 @@ class LogEnds:
 
     def __init__(self, log: UnifiedLog) -> None:
         self._log = log
-        self._high_watermark = LogOffsetMetadata(Offset(log.high_watermark))
+        self._high_watermark: LogOffsetMetadata | None = None
 
     def at(self, offset: Offset) -> LogOffsetMetadata:
-        """An offset of the log with its place."""
+        """An offset of the log with its place; without one where a header before it is damaged."""
         return LogOffsetMetadata(offset, _place(self._log, offset))
 
     @property
@@ -33,17 +34,17 @@ class LogEnds:
     @property
     def high_watermark(self) -> LogOffsetMetadata:
         """The high watermark, as the log has it."""
-        offset = Offset(self._log.high_watermark)
-        if self._high_watermark.offset != offset or self._high_watermark.place is None:
-            self._high_watermark = self.at(offset)
-        return self._high_watermark
+        offset, known = Offset(self._log.high_watermark), self._high_watermark
+        if known is None or known.offset != offset:
+            known = self._high_watermark = self.at(offset)
+        return known
 
     def raise_high_watermark(self, new: LogOffsetMetadata) -> None:
         """Set the high watermark to a later offset, or to the same one on a later segment."""
         before = self._log.high_watermark
         assert before <= new.offset <= self._log.end_offset, f"INV-PT-2 {before=} {new=}"
         self._log.set_high_watermark(new.offset)
-        self._high_watermark = new
+        self._high_watermark = None if new.place is None else new
 
     def of(self, isolation: FetchIsolation) -> LogOffsetMetadata:
         """The end of what a fetch reads."""
@@ -57,6 +58,9 @@ class LogEnds:
         return high_watermark if stable == high_watermark.offset else self.at(stable)
 
 
-def _place(log: UnifiedLog, offset: Offset) -> tuple[Offset, int]:
-    base_offset, position = log.place_of(offset)
+def _place(log: UnifiedLog, offset: Offset) -> tuple[Offset, int] | None:
+    try:
+        base_offset, position = log.place_of(offset)
+    except CorruptLogError:
+        return None
     return Offset(base_offset), position

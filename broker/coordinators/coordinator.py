@@ -28,6 +28,7 @@ from coordinator.runtime.shards import Shards, partition_for
 from metadata.image import Image
 from replication.leader.leadership import Leadership
 from replication.replica_manager import ReplicaManager
+from storage.errors import CorruptLogError
 from wire.batches.compression import Codec
 from wire.errors import ApiError, CorruptBatchError, ErrorCode
 from wire.types import TopicId, TopicIdPartition
@@ -277,7 +278,7 @@ class Coordinator(Generic[ImageT]):
         assert partition.log is not None, "it is led"
         try:
             units = loading.step(partition.log)
-        except (CoordinatorRecordError, CorruptBatchError) as error:
+        except (CoordinatorRecordError, CorruptBatchError, CorruptLogError) as error:
             self._loadings.popleft()
             if loading.shard.state is ShardState.LOADING:
                 loading.shard.fail()

@@ -1,6 +1,7 @@
 """Loading of a shard from the log of its partition, some records at a time.
 
-As in Kafka the log is read to its end, also above the high watermark.
+As in Kafka the log is read to its end, also above the high watermark. Unlike there the checksums of
+its batches are compared: what a disk has changed is not taken for what was committed.
 (apache/kafka: coordinator-common/.../runtime/CoordinatorLoaderImpl.java)
 """
 
@@ -59,7 +60,7 @@ class Loading(Generic[ImageT]):
         """Apply a piece or read some bytes; the units spent, None if the log is loaded.
 
         Raises:
-            CoordinatorRecordError, CorruptBatchError: it cannot be loaded.
+            CoordinatorRecordError, CorruptBatchError, CorruptLogError: it cannot be loaded.
             OSError: the disk has failed.
         """
         if self._pieces:
@@ -77,6 +78,9 @@ class Loading(Generic[ImageT]):
             content = part.read()
         finally:
             part.close()
+        damage = log.log.config.damage_in(content, position)
+        if damage is not None:
+            raise CorruptBatchError(damage[1])
         self._take(content, position)
         return READ_UNITS
 

@@ -53,6 +53,8 @@ class Driven:
         node_id: int = 1,
         vfs: MemoryVfs | None = None,
         more_dirs: Mapping[str, DirectoryId] = NO_DIRS,
+        *,
+        is_clean: bool = False,
         **settings: Any,
     ) -> None:
         self.now_ms = 1_000
@@ -76,7 +78,7 @@ class Driven:
             self.vfs,
             random.Random(1),
             now=self.now,
-            clean_log_dirs=frozenset(),
+            clean_log_dirs=frozenset(self.directory_ids if is_clean else ()),
             guards={LOG_DIR: self.guard},
             nanoseconds=lambda: self.read_ns.pop(0) if self.read_ns else 0,
         )

@@ -46,3 +46,25 @@ def test_a_high_watermark_does_not_fall_nor_pass_the_end(offset):
     with pytest.raises(AssertionError, match="INV-PT-2"):
         ends.raise_high_watermark(LogOffsetMetadata(offset))
     assert log.high_watermark == 2
+
+
+def test_an_end_behind_a_damaged_header_has_no_place_and_is_looked_for_once():
+    vfs = MemoryVfs()
+    written = opened(vfs)
+    for _ in range(3):
+        written.append_as_leader(produced(NOW), 1, NOW)
+    written.log.roll(3, NOW)
+    written.close()
+    vfs.damage("/d/p-0/00000000000000000000.log", 16, b"\x09")
+    vfs.unlink("/d/p-0/00000000000000000000.index")
+    log = opened(vfs, is_clean=True, high_watermark=1)
+    log.set_high_watermark(1)
+    ends, reads = LogEnds(log), []
+    vfs.failing = lambda kind, path: reads.append(path)
+    assert ends.high_watermark == LogOffsetMetadata(1)
+    count = len(reads)
+    assert count > 0
+    assert ends.of(FetchIsolation.TXN_COMMITTED) == LogOffsetMetadata(1)
+    assert len(reads) == count
+    ends.raise_high_watermark(LogOffsetMetadata(3))
+    assert ends.high_watermark == ends.log_end == LogOffsetMetadata(3, (3, 0))

@@ -12,6 +12,7 @@ from coordinator.runtime.shards import partition_for
 from coordinator.transaction.config import TransactionsConfig
 from network.turn_budget import TURN_UNITS_MAX
 from storage.producers.append_source import COORDINATOR
+from tests.broker.brokers import LOG_DIR
 from tests.broker.coordinators.coordinated import (
     OFFSET_COMMIT,
     OFFSETS,
@@ -195,6 +196,46 @@ def test_a_record_that_cannot_be_read_ends_its_shard_alone() -> None:
     again.publish()
     again.settle()
     assert again.fetch(("g", None)) == {"g": ("not_coordinator", {})}, "loaded anew, in vain"
+
+
+@pytest.mark.parametrize("segment", [0, 2])
+@pytest.mark.parametrize(
+    ("position", "content", "reason"),
+    [
+        (16, b"\x09", "magic 9"),
+        (8, b"\x00\x00\x00\x01", "cannot be 1 bytes long"),
+        (8, b"\x7f", "no batch: length"),
+        (100, b"\xff", "CRC of the batch"),
+    ],
+)
+def test_a_damaged_segment_ends_its_shard_alone(
+    segment: int, position: int, content: bytes, reason: str
+) -> None:
+    """Below the recovery point, and after a clean stop, a start checks nothing."""
+    broker = Coordinated()
+    broker.offsets(**{"segment.bytes": "300", "internal.segment.bytes": "300"})
+    others = [f"h{n}" for n in range(9) if partition_for(f"h{n}", PARTITIONS) != NUMBER]
+    for group in ("g", *others, "g", "g", "g", "g"):
+        broker.commit({"a": [(0, 5)]}, group=group)
+    folder = f"{LOG_DIR}/{CONSUMER_OFFSETS}-{NUMBER}"
+    files = {each: broker.vfs.size(f"{folder}/{each}") for each in broker.vfs.list(folder)}
+    logs_of_it = sorted(each for each in files if each.endswith(".log"))
+    assert [int(each[:-4]) for each in logs_of_it] == [0, 2, 4]
+    path = f"{folder}/{segment:020d}.log"
+    broker.vfs.damage(path, position, content)
+    again = Coordinated(vfs=broker.vfs, has_offsets=True, is_clean=True)
+    effects = again.effects + again.settle()
+    (row,) = logs(effects, "coordinator_not_loaded")
+    assert row["partition"] == f"{CONSUMER_OFFSETS}-{NUMBER}"
+    assert reason in row["reason"]
+    assert again.fetch(("g", None)) == {"g": ("not_coordinator", {})}
+    assert again.commit({"a": [(0, 6)]}) == {"a": {0: ErrorCode.not_coordinator}}
+    for group in others:
+        found = again.fetch((group, {"a": [0]}))
+        assert found == {group: ("none", {"a": {0: (5, -1, "", "none")}})}
+        assert again.commit({"a": [(0, 6)]}, group=group) == {"a": {0: NONE}}
+    left = {each: again.vfs.size(f"{folder}/{each}") for each in logs_of_it}
+    assert left == {each: files[each] for each in logs_of_it}, "nothing is cut or written"
 
 
 def test_commits_of_a_turn_are_one_batch() -> None:

@@ -164,9 +164,28 @@ def test_bytes_that_hold_no_batch_end_it() -> None:
     assert part is not None
     vfs.damage(PATH, 8, b"\x7f\xff\xff\xff")
     loading, _ = loading_of()
-    with pytest.raises(CorruptBatchError, match="no whole batch at offset 0"):
+    with pytest.raises(CorruptBatchError, match="no batch: length 2147483647"):
         loading.step(log)
     part.close()
+
+
+def test_bytes_that_a_disk_has_changed_are_not_applied() -> None:
+    vfs = MemoryVfs()
+    log = opened(vfs)
+    log.assign_epoch(0)
+    for topic in ("a", "b"):
+        log.append_as_leader(batch_of(topic), 0, NOW, COORDINATOR)
+    size = vfs.size(PATH)
+    vfs.damage(PATH, size - 2, b"\x55")
+    loading, shard = loading_of()
+    with pytest.raises(CorruptBatchError, match="CRC of the batch at offset 1 is wrong"):
+        loading.step(log)
+    assert shard.image == ()
+    loading, shard = loading_of(1)
+    assert (loading.step(log), loading.step(log)) == (READ_UNITS, RECORD_UNITS)
+    with pytest.raises(CorruptBatchError, match="CRC"):
+        loading.step(log)
+    assert [text[0] for text in shard.image] == ["a"]
 
 
 def test_a_record_of_another_version_is_damage() -> None:
