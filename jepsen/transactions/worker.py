@@ -114,7 +114,7 @@ class Worker:
             self._repeated(producer.commit_transaction, END_S)
             return attempt.done(OK, None)
         except (KafkaException, BufferError, LateError, Stopped) as error:
-            self._give_up(is_decided=is_decided)
+            self._give_up(attempt, is_decided=is_decided)
             return attempt.done(INFO if is_decided else FAIL, _reason(error))
 
     def _begun(self) -> Producer:
@@ -153,15 +153,23 @@ class Worker:
             return attempt.done(FAIL, f"a zombie: {_reason(error)}")
         return attempt.done(OK, "a zombie was allowed to commit")
 
-    def _give_up(self, *, is_decided: bool) -> None:
-        """Make the next transaction possible: abort where that is, else another producer."""
+    def _give_up(self, attempt: "_Attempt", *, is_decided: bool) -> None:
+        """Make the next transaction possible: abort where that is, else another producer.
+
+        Also where a record may have arrived that librdkafka (2.16) drops with the abort: it gives
+        its sequence to the next one, in the same epoch, which a broker takes for a duplicate and
+        acknowledges (rdkafka_partition.c: `rd_kafka_toppar_purge_queues`).
+        """
         if not is_decided and self._producer is not None:
+            self._producer.poll(0)  # tells what was delivered
+            is_delivered = not attempt.undelivered
             try:
                 self._repeated(self._producer.abort_transaction, END_S)
             except (KafkaException, LateError, Stopped):
                 pass
             else:
-                return
+                if is_delivered:
+                    return
         self._forget_producer()
 
     def _forget_producer(self) -> None:
@@ -247,14 +255,18 @@ class _Attempt:
     def __init__(self, value: list[MicroOperation]) -> None:
         self.value: Final = value
         self._offsets: list[int | None] = [None] * len(value)
+        self.undelivered = 0
+        """Records that were given to the library, and of which nobody knows that they arrived."""
 
     def produce(self, producer: Producer, place: int) -> None:
         def delivered(error: KafkaError | None, message: Any) -> None:
             if error is None:
                 self._offsets[place] = message.offset()
+                self.undelivered -= 1
 
         _, key, value = self.value[place]
         topic, _, number = key.rpartition("-")
+        self.undelivered += 1
         producer.produce(topic, content_of(value), partition=int(number), on_delivery=delivered)
 
     def done(self, kind: str, error: str | None) -> Done:
