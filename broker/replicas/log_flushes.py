@@ -83,12 +83,13 @@ class LogFlushes:
             is_open = self._manager.get(*name) is log  # not deleted, offline or closed meanwhile
             is_durable = is_open and self._flush_ended(name, plan, error)
             left = self._awaited.get(log, [])
-            for flushed in awaited:
-                if flushed in left:  # else the log was replaced meanwhile
-                    left.remove(flushed)
-                    flushed(is_durable)
+            told = [each for each in awaited if each in left]  # none if the log was replaced
+            for flushed in told:
+                left.remove(flushed)
             if not left:
                 self._awaited.pop(log, None)
+            for flushed in told:  # who may append at once, and wait for the next flush
+                flushed(is_durable)
 
         self._services.run(Lane.FLUSH, path, plan.run, done)
 

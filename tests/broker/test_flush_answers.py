@@ -121,3 +121,21 @@ def test_a_client_that_has_gone_is_not_answered() -> None:
         driven.step(ConnectionClosed(1))
         assert not [each for each in ended(driven, work) if isinstance(each, SendParts)]
         assert driven.broker._replicas.partitions[A, 0].log.log.flushed_end_offset == 1
+
+
+def test_who_is_answered_may_append_at_once_and_wait_again() -> None:
+    """A coordinator of transactions sends its own broker the next markers so."""
+    driven, answers = started(flush_messages="1"), []
+    manager = driven.broker._replicas
+
+    def append(answered: Any) -> None:
+        batch = {(A, 0): produced(1_000_000)}
+        manager.append(batch, required_acks=1, timeout_ms=9, answer=answered)
+
+    def again(results: Any) -> None:
+        answers.append(results)
+        append(answers.append)
+
+    append(again)
+    driven.step()
+    assert [found[A, 0].base_offset for found in answers] == [0, 1]
