@@ -23,6 +23,8 @@ _PLAIN_BEGINS: Final = tuple(b"\0\0%b\1" % encode_varint(delta) for delta in ran
 """Start of a plain record by its delta: attributes, timestamp delta 0, offset delta, no key."""
 _PLAIN_BYTES_MAX: Final = 11
 """Bound of a plain record's bytes up to its value; only at the last records fewer are left."""
+_KEYED_BYTES_MAX: Final = 8
+"""Bound of a record's bytes up to its key, if its lengths and its delta have two at most."""
 _NOT_ONE_BYTE: Final = 1 | 1 << 7
 """Bits of a length's first byte: negative, or not the last byte."""
 _NOT_SHORT: Final = 1 | 1 << 14
@@ -79,8 +81,10 @@ class RecordReader:
         first, end = self._number, min(self._number + count_max, header.records_count)
         records, position = _read_plain_records(header, section, self._position, first, end)
         try:
-            for _ in range(first + len(records), end):
-                if position >= stop:
+            while True:
+                count = end - first - len(records)
+                position = _read_keyed_records(header, section, position, records, count, stop)
+                if first + len(records) == end or position >= stop:
                     break
                 length, start = read_varint(section, position)
                 position = start + length
@@ -178,6 +182,51 @@ def _read_plain_records(
         records.append(RecordView(Offset(base_offset + delta), timestamp_ms, None, value, ()))
         position = end
     return records, position
+
+
+def _read_keyed_records(
+    header: "BatchHeader",
+    section: bytes,
+    position: int,
+    records: list[RecordView],
+    count_max: int,
+    stop: int,
+) -> int:
+    """Read records while they have the form that coordinators write; the position behind them.
+
+    The form: the first timestamp, a key and a value, no header, lengths and offset delta of one or
+    two bytes. It costs a third of `_read_record`.
+    """
+    base_offset, size = header.base_offset, len(section)
+    is_append_time = header.is_log_append_time
+    timestamp_ms = header.max_timestamp_ms if is_append_time else header.base_timestamp_ms
+    for _ in range(count_max):
+        if position >= stop or position + _KEYED_BYTES_MAX > size:
+            break
+        length, start = section[position], position + 1
+        if length > 0x7F:
+            length, start = length & 0x7F | section[start] << 7, start + 1
+        delta, at = section[start + 2], start + 3
+        if delta > 0x7F:
+            delta, at = delta & 0x7F | section[at] << 7, at + 1
+        key_length, key_start = section[at], at + 1
+        if key_length > 0x7F:
+            key_length, key_start = key_length & 0x7F | section[key_start] << 7, at + 2
+        end, at = start + (length >> 1), key_start + (key_length >> 1)
+        if (length | delta | key_length) & _NOT_SHORT or section[start + 1]:
+            break
+        if at + 2 > end or end > size:
+            break
+        value_length, value_start = section[at], at + 1
+        if value_length > 0x7F:
+            value_length, value_start = value_length & 0x7F | section[value_start] << 7, at + 2
+        last = value_start + (value_length >> 1)
+        if value_length & _NOT_SHORT or last + 1 != end or section[last]:
+            break
+        key, value = section[key_start:at], section[value_start:last]
+        records.append(RecordView(Offset(base_offset + (delta >> 1)), timestamp_ms, key, value, ()))
+        position = end
+    return position
 
 
 def _read_record(header: "BatchHeader", section: bytes, position: int, end: int) -> RecordView:
