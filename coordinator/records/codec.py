@@ -9,19 +9,22 @@ version of a known type, bytes left over and every truncation are errors.
 """
 
 import struct
+from functools import cache
 from typing import Final, TypeVar
 
 import msgspec
 
-from coordinator.records.codec_source import compile_reader, compile_writer
+from coordinator.records.codec_source import Reader, Writer, compile_reader, compile_writer
 from coordinator.records.kinds import Kind, Kinds
-from coordinator.records.schema import CoordinatorRecord, CoordinatorRecordError, Fields
+from coordinator.records.schema import CoordinatorRecord, CoordinatorRecordError, Fields, Value
 from metadata.schema import MetadataRecordError
 
 F = TypeVar("F", bound=Fields)
 
 _SHORT: Final = struct.Struct(">h")
 _HEAD: Final = _SHORT.size
+_HEADS: Final = tuple(map(_SHORT.pack, range(256)))
+"""Types of keys and versions of values, encoded; all that are written are small."""
 _DAMAGE: Final = (struct.error, IndexError, UnicodeDecodeError, MetadataRecordError)
 _UNWRITABLE: Final = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
 
@@ -40,8 +43,8 @@ def decode(kinds: Kinds, key: bytes | None, value: bytes | None) -> CoordinatorR
     Raises:
         CoordinatorRecordError: key or value are damaged, or of an unknown version.
     """
-    found = decoded(kinds, key, value)
-    return None if found is None else found.record
+    found = _decoded(kinds, key, value)
+    return None if found is None else found[1]
 
 
 def decoded(kinds: Kinds, key: bytes | None, value: bytes | None) -> Decoded | None:
@@ -50,22 +53,28 @@ def decoded(kinds: Kinds, key: bytes | None, value: bytes | None) -> Decoded | N
     Raises:
         CoordinatorRecordError: as `decode`.
     """
+    found = _decoded(kinds, key, value)
+    return None if found is None else Decoded(*found)
+
+
+def _decoded(
+    kinds: Kinds, key: bytes | None, value: bytes | None
+) -> tuple[Kind, CoordinatorRecord, int | None] | None:
     try:
         kind = kinds.get(key_type(key))
         if kind is None or key is None:
             return None
-        found = _fields(kind.key, key, 0, is_flexible=False)
+        found = _fields(kind.key, key, 0)
         if value is None:
-            return Decoded(kind, CoordinatorRecord(found, None), None)
+            return kind, CoordinatorRecord(found, None), None
         (version,) = _SHORT.unpack_from(value)
         lowest, highest = kind.value.versions
         if not lowest <= version <= highest:
             raise CoordinatorRecordError(f"{kind.name} value version {version} is unknown")
-        is_flexible = version >= kind.value.flexible_from
-        content = _fields(kind.value, value, version, is_flexible=is_flexible)
+        content = _fields(kind.value, value, version)
     except _DAMAGE as error:
         raise CoordinatorRecordError(f"the record is cut or damaged: {error}") from error
-    return Decoded(kind, CoordinatorRecord(found, content), version)
+    return kind, CoordinatorRecord(found, content), version
 
 
 def key_type(key: bytes | None) -> int:
@@ -89,33 +98,47 @@ def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
             value does not fit its wire type.
     """
     key, value = record.key, record.value
-    found = _bytes(key, key.type, 0, is_flexible=False)
+    found = _bytes(key, key.type, 0)
     if value is None:
         return found, None
     version = value.version_to_write() if record.version is None else record.version
     lowest, highest = value.versions
     assert lowest <= version <= highest, f"{type(value).__name__} has no {version=}"
-    is_flexible = version >= value.flexible_from
-    return found, _bytes(value, version, version, is_flexible=is_flexible)
+    return found, _bytes(value, version, version)
 
 
-def _fields(cls: type[F], buffer: bytes, version: int, *, is_flexible: bool) -> F:
+def _fields(cls: type[F], buffer: bytes, version: int) -> F:
     """A key or value behind its first int16."""
-    found, position = compile_reader(cls, version, is_flexible=is_flexible)(buffer, _HEAD)
+    found, position = _reader(cls, version)(buffer, _HEAD)
     if position != len(buffer):
         raise CoordinatorRecordError(
             f"{len(buffer) - position} bytes after the fields of {cls.__name__}"
         )
-    assert isinstance(found, cls), f"{cls=} {found=}"
-    return found
+    fields: F = found
+    return fields
 
 
-def _bytes(content: Fields, head: int, version: int, *, is_flexible: bool) -> bytes:
-    parts = [_SHORT.pack(head)]
+def _bytes(content: Fields, head: int, version: int) -> bytes:
+    parts = [_HEADS[head]]
     try:
-        compile_writer(type(content), version, is_flexible=is_flexible)(content, parts)
+        _writer(type(content), version)(content, parts)
     except _UNWRITABLE as error:
         raise CoordinatorRecordError(
             f"{type(content).__name__} version {version} cannot be written: {error}"
         ) from error
     return b"".join(parts)
+
+
+@cache
+def _reader(cls: type[Fields], version: int) -> Reader:
+    return compile_reader(cls, version, is_flexible=_is_flexible(cls, version))
+
+
+@cache
+def _writer(cls: type[Fields], version: int) -> Writer:
+    return compile_writer(cls, version, is_flexible=_is_flexible(cls, version))
+
+
+def _is_flexible(cls: type[Fields], version: int) -> bool:
+    """True for values from a version on; keys never are."""
+    return issubclass(cls, Value) and version >= cls.flexible_from

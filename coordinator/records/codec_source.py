@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from coordinator.records import primitives
 from coordinator.records.schema import ArrayOf, Fields, FieldSpec, fields_of
+from metadata.primitives import varint_bytes
 from metadata.schema import BOOL, BYTES, INT8, INT16, INT32, INT64, STRING, UUID, Scalar
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
@@ -79,7 +80,7 @@ class _Source:
     # ---- readers
 
     def read_lines(self) -> list[str]:
-        lines: list[str] = []
+        lines = ["end = len(b)"]
         for is_fixed, run in groupby(self.present(tagged=False), key=_is_fixed):
             if is_fixed:
                 lines += self.read_run(list(run))
@@ -131,8 +132,8 @@ class _Source:
             f"    {null}",
             "else:",
             "    after_text = p + n",
-            "    if after_text > len(b):",
-            "        raise cut_error(n, len(b) - p)",
+            "    if after_text > end:",
+            "        raise cut_error(n, end - p)",
             f"    {spec.name} = b[p:after_text].decode()",
             "    p = after_text",
         ]
@@ -175,7 +176,16 @@ class _Source:
         """Lines that read the tagged fields; those that are not known are skipped, as by Kafka."""
         tagged = self.present(tagged=True)
         lines = [f"{spec.name} = {self.bind('default', spec.default)}" for spec in tagged]
-        each = ["tag, p, after = read_tag_header(b, p)"]
+        each = [
+            "tag, size = b[p], b[p + 1]",
+            "p += 2",
+            "if tag > 127 or size > 127:",
+            "    tag, p, after = read_tag_header(b, p - 2)",
+            "else:",
+            "    after = p + size",
+            "    if after > end:",
+            "        raise cut_error(size, end - p)",
+        ]
         for number, spec in enumerate(tagged):
             filled = ["if p != after:", f"    raise size_error({self.label(spec)})"]
             each.append(f"{'elif' if number else 'if'} tag == {spec.rule.tag}:")
@@ -232,8 +242,12 @@ class _Source:
             null = b"\0"
             write = self.bind("write", self.writer(kind))
             lines = [f"{target}.append(b'\\1')", f"{write}({name}, {target})"]
+        elif kind is STRING:
+            null = b"\0" if self.is_flexible else b"\xff\xff"
+            size = "compact_size(len(text))" if self.is_flexible else "pack_short(len(text))"
+            lines = [f"text = {name}.encode()", f"{target}.append({size} + text)"]
         else:
-            null = b"\0" if self.is_flexible else (b"\xff\xff" if kind is STRING else b"\xff" * 4)
+            null = b"\0" if self.is_flexible else b"\xff" * 4
             lines = [f"{target}.append({self.codecs[kind]}({name}))"]
         missing = (
             f"{target}.append({null!r})"
@@ -258,18 +272,35 @@ class _Source:
 
     def write_tags(self) -> list[str]:
         """Lines that write the tagged fields that differ from their defaults."""
-        tagged = self.present(tagged=True)
+        tagged = sorted(self.present(tagged=True), key=_tag_of)
+        assert len(tagged) <= 127, "their number is one byte"
         if not tagged:
             return ["out.append(b'\\0')"]
-        lines = ["tags = []"]
+        lines = ["tags = [b'\\0']"]
         for spec in tagged:
             lines += [
                 f"if r.{spec.name} != {self.bind('default', spec.default)}:",
-                "    item = []",
-                *_indented(self.write_one(spec, target="item")),
-                f"    tags.append(({spec.rule.tag}, b''.join(item)))",
+                *_indented(self.write_tag(spec)),
             ]
-        return [*lines, "out.append(tag_section(tags))"]
+        return [*lines, "tags[0] = compact_size(len(tags) - 2)", "out += tags"]
+
+    def write_tag(self, spec: FieldSpec) -> list[str]:
+        """Lines that append one tagged field to `tags`, with its number and its size."""
+        tag = varint_bytes(_tag_of(spec))
+        if _is_fixed(spec):
+            (*checks, packed) = self.write_run([spec])
+            head = tag + varint_bytes(_packer([spec]).size)
+            return [*checks, packed.replace("out.append(", f"tags.append({head!r} + ")]
+        return [
+            "item = []",
+            *self.write_one(spec, target="item"),
+            f"tags.append(tagged_bytes({tag!r}, item))",
+        ]
+
+
+def _tag_of(spec: FieldSpec) -> int:
+    assert spec.rule.tag is not None, f"{spec.name} has no tag"
+    return spec.rule.tag
 
 
 def _is_fixed(spec: FieldSpec) -> bool:

@@ -18,6 +18,7 @@ __all__ = ["compact_bytes", "compact_string", "unsigned_varint"]
 
 _SHORT: Final = struct.Struct(">h")
 _LONG: Final = struct.Struct(">i")
+pack_short: Final = _SHORT.pack
 
 
 def read_compact_string(buffer: bytes, position: int) -> tuple[str | None, int]:
@@ -93,9 +94,10 @@ def ints(values: Sequence[int]) -> bytes:
     return struct.pack(f">{len(values)}i", *values)
 
 
-def tag_section(tags: Sequence[tuple[int, bytes]]) -> bytes:
-    """The section of tagged fields, in the order of their tags."""
-    return compact.tags_bytes(tags, ())
+def tagged_bytes(tag: bytes, parts: Sequence[bytes]) -> bytes:
+    """A tagged field: its number, which is encoded, its size and its payload."""
+    payload = b"".join(parts)
+    return tag + compact.varint_bytes(len(payload)) + payload
 
 
 def cut_error(size: int, left: int) -> IndexError:
