@@ -9,6 +9,7 @@ Offsets of a transaction are pending, by its producer, until a marker commits or
 (apache/kafka: group-coordinator/.../OffsetMetadataManager.java, GroupMetadataManager.java: replay)
 """
 
+from collections.abc import Iterable
 from typing import Final, TypeVar
 
 import msgspec
@@ -63,6 +64,8 @@ class OffsetAndMetadata(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 GroupOffsets = Map[TopicPartition, OffsetAndMetadata]
+Commits = dict[str, dict[TopicPartition, OffsetAndMetadata]]
+"""Offsets to commit outside of transactions, by group."""
 OpenProducers = Map[TopicPartition, frozenset[int]]
 NO_OFFSETS: Final[GroupOffsets] = Map()
 NO_PRODUCERS: Final[OpenProducers] = Map()
@@ -95,6 +98,32 @@ class GroupsImage(msgspec.Struct, frozen=True, kw_only=True):
 EMPTY: Final = GroupsImage()
 
 
+def apply_all(
+    image: GroupsImage, records: Iterable[tuple[CoordinatorRecord, Applied]]
+) -> GroupsImage:
+    """The image after records in order; what `apply` makes of one after the other.
+
+    Commits that follow each other are one change of each map.
+    """
+    commits: Commits = {}
+    for record, at in records:
+        key, value = record.key, record.value
+        if (
+            isinstance(value, OffsetCommitValue)
+            and isinstance(key, OffsetCommitKey)
+            and at.producer_id is None
+        ):
+            entries = commits.get(key.group)
+            if entries is None:
+                entries = commits[key.group] = {}
+            entries[key.topic, key.partition] = _entry(value, at)
+            continue
+        if commits:
+            image, commits = _offsets_committed(image, commits), {}
+        image = apply(image, record, at)
+    return _offsets_committed(image, commits) if commits else image
+
+
 def apply(image: GroupsImage, record: CoordinatorRecord, at: Applied) -> GroupsImage:
     """The image after a record."""
     key, value = record.key, record.value
@@ -102,7 +131,10 @@ def apply(image: GroupsImage, record: CoordinatorRecord, at: Applied) -> GroupsI
         if value is None:
             return _offset_removed(image, key)
         assert isinstance(value, OffsetCommitValue), f"{key=} {value=}"
-        return _offset_committed(image, key, value, at)
+        entry, partition = _entry(value, at), (key.topic, key.partition)
+        if at.producer_id is None:
+            return _offsets_committed(image, {key.group: {partition: entry}})
+        return _offset_pending(image, key.group, partition, entry, at.producer_id)
     if isinstance(key, GroupMetadataKey):
         if value is None:
             return replace(image, groups=_without(image.groups, key.group))
@@ -139,11 +171,8 @@ def apply_marker(image: GroupsImage, producer_id: int, *, is_commit: bool) -> Gr
     )
 
 
-def _offset_committed(
-    image: GroupsImage, key: OffsetCommitKey, value: OffsetCommitValue, at: Applied
-) -> GroupsImage:
-    group_id, partition = key.group, (key.topic, key.partition)
-    entry = OffsetAndMetadata(
+def _entry(value: OffsetCommitValue, at: Applied) -> OffsetAndMetadata:
+    return OffsetAndMetadata(
         offset=value.offset,
         leader_epoch=None if value.leader_epoch == _NONE else value.leader_epoch,
         metadata=value.metadata,
@@ -152,18 +181,31 @@ def _offset_committed(
         topic_id=value.topic_id,
         record_offset=at.offset,
     )
+
+
+def _offsets_committed(image: GroupsImage, commits: Commits) -> GroupsImage:
+    groups, offsets, count = image.groups, image.offsets, image.offset_count
+    changed: dict[str, GroupOffsets] = {}
+    for group_id, entries in commits.items():
+        of_group = offsets.get(group_id, NO_OFFSETS)
+        changed[group_id] = after = of_group.update(entries)
+        count += len(after) - len(of_group)
+    new_groups = {group_id: _SIMPLE for group_id in commits if group_id not in groups}
+    if new_groups:
+        groups = groups.update(new_groups)
+    return replace(image, groups=groups, offsets=offsets.update(changed), offset_count=count)
+
+
+def _offset_pending(
+    image: GroupsImage,
+    group_id: str,
+    partition: TopicPartition,
+    entry: OffsetAndMetadata,
+    producer_id: int,
+) -> GroupsImage:
     groups = image.groups
     if group_id not in groups:
         groups = groups.set(group_id, _SIMPLE)
-    producer_id = at.producer_id
-    if producer_id is None:
-        of_group = image.offsets.get(group_id, NO_OFFSETS)
-        return replace(
-            image,
-            groups=groups,
-            offsets=image.offsets.set(group_id, of_group.set(partition, entry)),
-            offset_count=image.offset_count + (partition not in of_group),
-        )
     of_producer = image.pending.get(producer_id, Map()).set((group_id, *partition), entry)
     opened = image.open.get(group_id, NO_PRODUCERS)
     producers = opened.get(partition, _NOBODY) | {producer_id}

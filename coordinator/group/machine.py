@@ -127,11 +127,16 @@ class GroupMachine:
         self.census: Census[tuple[str, Group], GroupKind | None] = Census(self._kind_of)
         """The committed groups by state."""
 
-    def apply(self, image: GroupsImage, record: CoordinatorRecord, at: Applied) -> GroupsImage:
-        """The image after a record; commits that are decided here count, not loaded ones."""
-        if self._shard is not None and record.value is not None:
-            self._counts.offset_commits += type(record.key) is OffsetCommitKey
-        return groups_image.apply(image, record, at)
+    def apply(
+        self, image: GroupsImage, records: Sequence[tuple[CoordinatorRecord, Applied]]
+    ) -> GroupsImage:
+        """The image after records; commits that are decided here count, not loaded ones."""
+        if self._shard is not None:
+            self._counts.offset_commits += sum(
+                type(record.key) is OffsetCommitKey and record.value is not None
+                for record, _ in records
+            )
+        return groups_image.apply_all(image, records)
 
     def apply_marker(self, image: GroupsImage, producer_id: int, *, is_commit: bool) -> GroupsImage:
         """The image after the end of a transaction."""

@@ -1,5 +1,6 @@
 """Protocols on both sides of a shard: the coordinator that it runs, the log that it writes."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from coordinator.records.kinds import Kinds
@@ -56,8 +57,10 @@ class Machine(Protocol[ImageT]):
     kinds: Kinds
     empty: ImageT
 
-    def apply(self, image: ImageT, record: CoordinatorRecord, at: Applied) -> ImageT:
-        """The image after a record: the only meaning of it, for writes and for loading."""
+    def apply(
+        self, image: ImageT, records: Sequence[tuple[CoordinatorRecord, Applied]]
+    ) -> ImageT:
+        """The image after records, in order: their only meaning, for writes and for loading."""
 
     def apply_marker(self, image: ImageT, producer_id: int, *, is_commit: bool) -> ImageT:
         """The image after the end of a producer's transaction."""

@@ -266,8 +266,10 @@ class Shard(Generic[ImageT]):
         """
         assert self.state is ShardState.LOADING, f"{self.state=}"
         try:
-            for view in records:
-                self._replay_one(header, view)
+            if header.is_control:
+                self._replay_markers(header, records)
+            else:
+                self._replay_records(header, records)
         except (CoordinatorRecordError, CorruptBatchError):
             self.fail()
             raise
@@ -379,9 +381,11 @@ class Shard(Generic[ImageT]):
                 return code
         base_offset = self._log.end_offset + len(self._buffer)
         producer_id = None if producer is None else producer.producer_id
-        for delta, record in enumerate(records):
-            at = Applied(Offset(base_offset + delta), wall_ms, producer_id)
-            self.image = self.machine.apply(self.image, record, at)
+        placed = [
+            (record, Applied(Offset(offset), wall_ms, producer_id))
+            for offset, record in enumerate(records, base_offset)
+        ]
+        self.image = self.machine.apply(self.image, placed)
         if not self._buffer:
             self._log.buffered()
         self._buffer += encoded
@@ -416,20 +420,25 @@ class Shard(Generic[ImageT]):
         self._buffer_waiting = []
         self._buffer_bytes = HEADER_BYTES
 
-    def _replay_one(self, header: BatchHeader, view: RecordView) -> None:
-        if header.is_control:
+    def _replay_markers(self, header: BatchHeader, records: Sequence[RecordView]) -> None:
+        for view in records:
             kind = control_type(view.key)
             if kind in (ControlType.COMMIT, ControlType.ABORT):
                 is_commit = kind is ControlType.COMMIT
                 self.image = self.machine.apply_marker(
                     self.image, header.producer_id, is_commit=is_commit
                 )
-            return
-        record = decode(self.machine.kinds, view.key, view.value)
-        if record is not None:
-            producer_id = header.producer_id if header.is_transactional else None
-            at = Applied(view.offset, view.timestamp_ms, producer_id)
-            self.image = self.machine.apply(self.image, record, at)
+
+    def _replay_records(self, header: BatchHeader, records: Sequence[RecordView]) -> None:
+        kinds = self.machine.kinds
+        producer_id = header.producer_id if header.is_transactional else None
+        placed = []
+        for view in records:
+            record = decode(kinds, view.key, view.value)
+            if record is not None:
+                at = Applied(view.offset, view.timestamp_ms, producer_id)
+                placed.append((record, at))
+        self.image = self.machine.apply(self.image, placed)
 
 
 def _respond(answer: Answer[R], response: R, refused: ApiError | None) -> None:

@@ -13,7 +13,7 @@ TransactionStateManager.scala, 4.3
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -23,7 +23,6 @@ from coordinator.records.schema import CoordinatorRecord
 from coordinator.runtime.census import Census
 from coordinator.runtime.shard import Shard
 from coordinator.runtime.write import Applied, Write
-from coordinator.transaction import metadata as records
 from coordinator.transaction import transitions
 from coordinator.transaction.config import TransactionsConfig
 from coordinator.transaction.decisions import Change, Decision, fence, is_expired, is_timed_out
@@ -33,6 +32,7 @@ from coordinator.transaction.metadata import (
     NONE,
     TransactionMetadata,
     TransactionsImage,
+    apply,
     record_of,
     tombstone,
 )
@@ -99,15 +99,16 @@ class TransactionMachine:
     # -- the shard ------------------------------------------------------------------------------
 
     def apply(
-        self, image: TransactionsImage, record: CoordinatorRecord, at: Applied
+        self, image: TransactionsImage, records: Sequence[tuple[CoordinatorRecord, Applied]]
     ) -> TransactionsImage:
-        """The image after a record.
+        """The image after records.
 
         Raises:
-            CoordinatorRecordError: its state is not known.
+            CoordinatorRecordError: a state is not known.
         """
-        del at
-        return records.apply(image, record)
+        for record, _ in records:
+            image = apply(image, record)
+        return image
 
     def apply_marker(
         self, image: TransactionsImage, producer_id: int, *, is_commit: bool

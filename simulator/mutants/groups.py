@@ -234,16 +234,19 @@ def _loads_the_oldest_offsets(patches: Patches) -> None:
     """Of the commits of a partition the oldest counts while a coordinator loads them."""
 
     def make(original: Function) -> Function:
-        def mutated(self: Shard[GroupsImage], header: Any, view: Any) -> None:
-            known = self.image.offsets
-            original(self, header, view)
-            for group_id, found in self.image.offsets.items():
-                older = found.update(known.get(group_id, {}))
-                self.image = replace(self.image, offsets=self.image.offsets.set(group_id, older))
+        def mutated(self: Shard[GroupsImage], header: Any, records: Any) -> None:
+            for view in records:
+                known = self.image.offsets
+                original(self, header, [view])
+                for group_id, found in self.image.offsets.items():
+                    offsets = self.image.offsets.set(
+                        group_id, found.update(known.get(group_id, {}))
+                    )
+                    self.image = replace(self.image, offsets=offsets)
 
         return mutated
 
-    patches.method(Shard, "_replay_one", make)
+    patches.method(Shard, "_replay_records", make)
 
 
 GROUPS: Final[tuple[Mutant, ...]] = (

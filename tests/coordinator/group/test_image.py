@@ -11,6 +11,7 @@ from coordinator.group.image import (
     OffsetAndMetadata,
     SimpleGroup,
     apply,
+    apply_all,
     apply_marker,
 )
 from coordinator.records.codec import decode
@@ -240,3 +241,49 @@ def test_any_history_agrees_with_plain_dictionaries(seed: int) -> None:
             for g, of_group in image.offsets.items()
             for p, e in of_group.items()
         }
+
+
+def any_record(rng: Random, place: int) -> CoordinatorRecord:
+    group, topic, partition = rng.choice("gh"), rng.choice("tu"), rng.randrange(2)
+    match rng.randrange(8):
+        case 0:
+            return removed(group=group, topic=topic, partition=partition)
+        case 1:
+            return group_record(group)
+        case 2:
+            return group_record(group, None)
+        case _:
+            return committed(place, group=group, topic=topic, partition=partition)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_records_at_once_and_one_after_the_other_are_the_same(seed: int) -> None:
+    rng, whole, single = Random(seed), EMPTY, EMPTY
+    for start in range(0, 120, 12):
+        placed = [
+            (any_record(rng, place), Applied(Offset(place), 0, rng.choice((None, None, 70))))
+            for place in range(start, start + rng.randrange(12))
+        ]
+        whole = apply_all(whole, placed)
+        for record, at in placed:
+            single = apply(single, record, at)
+        assert whole == single
+
+
+def test_commits_that_follow_each_other_change_each_map_once() -> None:
+    image = image_of(committed(1, group="g"))
+    other = committed(4, group="h", partition=1)
+    changed = apply_all(
+        image,
+        [
+            (committed(2, group="g", partition=1), Applied(Offset(1), 0)),
+            (committed(3, group="h"), Applied(Offset(2), 0)),
+            (other, Applied(Offset(3), 0)),
+        ],
+    )
+    assert changed.offset_count == 4
+    assert changed.groups["h"] == SimpleGroup()
+    assert {at: entry.offset for at, entry in changed.offsets["h"].items()} == {
+        ("t", 0): 3, ("t", 1): 4,
+    }  # fmt: skip
+    assert apply_all(image, []) is image

@@ -1,5 +1,6 @@
 """A shard: decisions on the latest image, answers at the high watermark, failures, loading."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -38,10 +39,12 @@ class Journal:
         self.due_ms: int | None = None
         self.calls: list[str] = []
 
-    def apply(self, image: Image, record: CoordinatorRecord, at: Applied) -> Image:
-        assert isinstance(record.key, OffsetCommitKey)
-        of = "" if at.producer_id is None else f" of {at.producer_id}"
-        return (*image, f"{record.key.topic} at {at.offset} {at.timestamp_ms}{of}")
+    def apply(self, image: Image, records: Sequence[tuple[CoordinatorRecord, Applied]]) -> Image:
+        for record, at in records:
+            assert isinstance(record.key, OffsetCommitKey)
+            of = "" if at.producer_id is None else f" of {at.producer_id}"
+            image = (*image, f"{record.key.topic} at {at.offset} {at.timestamp_ms}{of}")
+        return image
 
     def apply_marker(self, image: Image, producer_id: int, *, is_commit: bool) -> Image:
         return (*image, f"{'commit' if is_commit else 'abort'} {producer_id}")
