@@ -10,7 +10,7 @@ version of a known type, bytes left over and every truncation are errors.
 
 import struct
 from functools import cache
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -18,8 +18,6 @@ from coordinator.records.codec_source import Reader, Writer, compile_reader, com
 from coordinator.records.kinds import Kind, Kinds
 from coordinator.records.schema import CoordinatorRecord, CoordinatorRecordError, Fields, Value
 from metadata.schema import MetadataRecordError
-
-F = TypeVar("F", bound=Fields)
 
 _SHORT: Final = struct.Struct(">h")
 _HEAD: Final = _SHORT.size
@@ -60,21 +58,31 @@ def decoded(kinds: Kinds, key: bytes | None, value: bytes | None) -> Decoded | N
 def _decoded(
     kinds: Kinds, key: bytes | None, value: bytes | None
 ) -> tuple[Kind, CoordinatorRecord, int | None] | None:
+    if key is None:
+        raise CoordinatorRecordError("the record has no key")
     try:
-        kind = kinds.get(key_type(key))
-        if kind is None or key is None:
+        kind = kinds.get(key[0] << 8 | key[1])
+        if kind is None:
             return None
-        found = _fields(kind.key, key, 0)
+        found, position = _reader(kind.key, 0)(key, _HEAD)
+        if position != len(key):
+            raise _left_over(kind.key, len(key) - position)
         if value is None:
             return kind, CoordinatorRecord(found, None), None
         (version,) = _SHORT.unpack_from(value)
         lowest, highest = kind.value.versions
         if not lowest <= version <= highest:
             raise CoordinatorRecordError(f"{kind.name} value version {version} is unknown")
-        content = _fields(kind.value, value, version)
+        content, position = _reader(kind.value, version)(value, _HEAD)
+        if position != len(value):
+            raise _left_over(kind.value, len(value) - position)
     except _DAMAGE as error:
         raise CoordinatorRecordError(f"the record is cut or damaged: {error}") from error
     return kind, CoordinatorRecord(found, content), version
+
+
+def _left_over(cls: type[Fields], size_bytes: int) -> CoordinatorRecordError:
+    return CoordinatorRecordError(f"{size_bytes} bytes after the fields of {cls.__name__}")
 
 
 def key_type(key: bytes | None) -> int:
@@ -105,17 +113,6 @@ def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     lowest, highest = value.versions
     assert lowest <= version <= highest, f"{type(value).__name__} has no {version=}"
     return found, _bytes(value, version, version)
-
-
-def _fields(cls: type[F], buffer: bytes, version: int) -> F:
-    """A key or value behind its first int16."""
-    found, position = _reader(cls, version)(buffer, _HEAD)
-    if position != len(buffer):
-        raise CoordinatorRecordError(
-            f"{len(buffer) - position} bytes after the fields of {cls.__name__}"
-        )
-    fields: F = found
-    return fields
 
 
 def _bytes(content: Fields, head: int, version: int) -> bytes:
