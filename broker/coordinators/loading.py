@@ -5,24 +5,24 @@ its batches are compared: what a disk has changed is not taken for what was comm
 (apache/kafka: coordinator-common/.../runtime/CoordinatorLoaderImpl.java)
 """
 
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Final, Generic
 
 from coordinator.runtime.machine import ImageT
 from coordinator.runtime.shard import Shard
 from storage.logs.unified_log import FetchIsolation, UnifiedLog
 from wire.batches.batch import Batch, BatchHeader, RecordView
-from wire.batches.legacy_batch import LegacyBatch, iterate_any
+from wire.batches.legacy_batch import LegacyRecord, iterate_any
+from wire.batches.records import RecordReader
 from wire.errors import CorruptBatchError
 from wire.types import LeaderEpoch, Offset
 
 READ_BYTES_MAX: Final = 64 * 1024
-"""Bytes of one read, within `offsets.load.buffer.size`: more would be decoded in one turn."""
-RECORDS_PER_PIECE: Final = 32
-RECORD_UNITS: Final = 6
+"""Bytes of one read, within `offsets.load.buffer.size`."""
+RECORDS_PER_PIECE: Final = 64
+RECORD_UNITS: Final = 3
 """Cost of a record in units of a turn's budget: read, decoded, applied to the image."""
-READ_UNITS: Final = 100
+READ_UNITS: Final = 60
 """Cost of a read."""
 NO_PRODUCER: Final = BatchHeader(
     base_offset=Offset(0),
@@ -54,7 +54,8 @@ class Loading(Generic[ImageT]):
         self.started_ms = started_ms
         self._read_bytes_max = min(READ_BYTES_MAX, read_bytes_max)
         self._position = Offset(0)
-        self._pieces: deque[tuple[BatchHeader, Sequence[RecordView]]] = deque()
+        self._pieces: Iterator[tuple[BatchHeader, list[RecordView]]] = iter(())
+        """Records of what was read last, in the order of the log."""
 
     def step(self, log: UnifiedLog) -> int | None:
         """Apply a piece or read some bytes; the units spent, None if the log is loaded.
@@ -63,8 +64,9 @@ class Loading(Generic[ImageT]):
             CoordinatorRecordError, CorruptBatchError, CorruptLogError: it cannot be loaded.
             OSError: the disk has failed.
         """
-        if self._pieces:
-            header, records = self._pieces.popleft()
+        piece = next(self._pieces, None)
+        if piece is not None:
+            header, records = piece
             self.shard.replay(header, records, high_watermark=Offset(log.high_watermark))
             self.record_count += len(records)
             return RECORD_UNITS * len(records)
@@ -81,25 +83,29 @@ class Loading(Generic[ImageT]):
         damage = log.log.config.damage_in(content, position)
         if damage is not None:
             raise CorruptBatchError(damage[1])
-        self._take(content, position)
+        self._pieces = self._read(content, position)
         return READ_UNITS
 
-    def _take(self, content: bytes, position: Offset) -> None:
+    def _read(
+        self, content: bytes, position: Offset
+    ) -> Iterator[tuple[BatchHeader, list[RecordView]]]:
+        """Pieces of records from a position on, with the header of their batch."""
         for batch in iterate_any(content):
-            header, records, end_offset = _read(batch)
-            rest = [view for view in records if view.offset >= position]
-            for start in range(0, len(rest), RECORDS_PER_PIECE):
-                self._pieces.append((header, rest[start : start + RECORDS_PER_PIECE]))
-            self._position = end_offset
+            if isinstance(batch, Batch):
+                reader = RecordReader(batch.header, batch.section())
+                while not reader.is_at_end:
+                    records = reader.take(RECORDS_PER_PIECE, len(content))
+                    yield batch.header, [view for view in records if view.offset >= position]
+                self._position = batch.header.end_offset
+            else:
+                views = [view for view in map(_view, batch.records()) if view.offset >= position]
+                for start in range(0, len(views), RECORDS_PER_PIECE):
+                    yield NO_PRODUCER, views[start : start + RECORDS_PER_PIECE]
+                self._position = Offset(batch.last_offset + 1)
         if self._position <= position:
             raise CorruptBatchError(f"no whole batch at offset {position}")
 
 
-def _read(batch: Batch | LegacyBatch) -> tuple[BatchHeader, Sequence[RecordView], Offset]:
-    """Header, records and end of a batch; messages of magic 0 and 1 are those of old brokers."""
-    if isinstance(batch, Batch):
-        return batch.header, batch.records(), batch.header.end_offset
-    views = [
-        RecordView(each.offset, each.timestamp_ms, each.key, each.value) for each in batch.records()
-    ]
-    return NO_PRODUCER, views, Offset(batch.last_offset + 1)
+def _view(record: LegacyRecord) -> RecordView:
+    """A message of magic 0 or 1, which an old broker has written."""
+    return RecordView(record.offset, record.timestamp_ms, record.key, record.value)

@@ -57,9 +57,7 @@ class Machine(Protocol[ImageT]):
     kinds: Kinds
     empty: ImageT
 
-    def apply(
-        self, image: ImageT, records: Sequence[tuple[CoordinatorRecord, Applied]]
-    ) -> ImageT:
+    def apply(self, image: ImageT, records: Sequence[tuple[CoordinatorRecord, Applied]]) -> ImageT:
         """The image after records, in order: their only meaning, for writes and for loading."""
 
     def apply_marker(self, image: ImageT, producer_id: int, *, is_commit: bool) -> ImageT:
