@@ -10,6 +10,7 @@ can hold, as by Kafka (apache/kafka: generator/.../MessageDataGenerator.java).
 """
 
 import dataclasses
+import linecache
 import typing
 from collections.abc import Callable
 from functools import cache
@@ -66,34 +67,90 @@ def checked_body(entity: type, body: bytes) -> bytes:
 
 @cache
 def entity_walker(entity: type) -> Walker:
-    """The walker of one value of the class; derived once."""
-    flexible = bool(entity.__flexible__)  # type: ignore[attr-defined]  # kio: class attribute
-    tagged: dict[int, Walker] = {}
-    walkers: list[Walker] = []
-    fixed_bytes = 0
-    for field in dataclasses.fields(entity):
-        if "tag" in field.metadata:
-            tagged[field.metadata["tag"]] = _field_walker(entity, field, flexible=flexible)
-            continue
-        size_bytes = _fixed_bytes(entity, field)
-        if size_bytes is not None:
-            fixed_bytes += size_bytes
-            continue
-        if fixed_bytes:
-            walkers.append(_fixed_walker(fixed_bytes))
+    """The walker of one value of the class; its text is made at the first use."""
+    source = _Source()
+    return source.compiled(f"{entity.__module__}.{entity.__name__}", source.entity(entity))
+
+
+class _Source:
+    """The text of the function that walks a value of a class, and the names that it uses.
+
+    In it `b` are the bytes, `p` is the position and `end` the end of them.
+    """
+
+    def __init__(self) -> None:
+        self.names: dict[str, Any] = {
+            "read_unsigned_varint": read_unsigned_varint,
+            "walk_tagged": _walk_tagged,
+            "ended": _ended,
+            "null": _null,
+            "long": _long,
+            "crowded": _crowded,
+        }
+
+    def compiled(self, name: str, lines: list[str]) -> Walker:
+        """The function of these lines, which belong to what is named."""
+        head = ["def walk(b, p, edits):", "    end = len(b)"]
+        text = "\n".join([*head, *_indented([*lines, "return p"])]) + "\n"
+        filename = f"<walk {name}>"
+        linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+        exec(compile(text, filename, "exec"), self.names)  # noqa: S102 (text of kio's declarations)
+        walker: Walker = self.names["walk"]
+        return walker
+
+    def _bind(self, stem: str, value: Any) -> str:
+        name = f"{stem}_{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def entity(self, entity: type) -> list[str]:
+        """Lines that walk the fields of a class, its section of tagged ones at the end."""
+        flexible = bool(entity.__flexible__)  # type: ignore[attr-defined]  # kio: class attribute
+        tagged: dict[int, Walker] = {}
+        lines: list[str] = []
+        fixed_bytes = 0
+        for field in dataclasses.fields(entity):
+            if "tag" in field.metadata:
+                tagged[field.metadata["tag"]] = _field_walker(entity, field, flexible=flexible)
+                continue
+            size_bytes = _fixed_bytes(entity, field)
+            if size_bytes is not None:
+                fixed_bytes += size_bytes
+                continue
+            lines += _fixed(fixed_bytes)
             fixed_bytes = 0
-        walkers.append(_field_walker(entity, field, flexible=flexible))
-    if fixed_bytes:
-        walkers.append(_fixed_walker(fixed_bytes))
-    if flexible:
-        walkers.append(_tagged_walker(tagged))
+            lines += self.field(entity, field, flexible=flexible)
+        lines += _fixed(fixed_bytes)
+        if flexible:
+            known = self._bind("tagged", tagged)
+            lines.append(f"p = walk_tagged(b, p, edits, {known}) if b[p] else p + 1")
+        return lines or ["pass"]
 
-    def walk(body: bytes, position: int, edits: list[Edit]) -> int:
-        for walker in walkers:
-            position = walker(body, position, edits)
-        return position
-
-    return walk
+    def field(self, entity: type, field: "dataclasses.Field[Any]", *, flexible: bool) -> list[str]:
+        """Lines that walk a field that may have any size."""
+        field_type = field_types(entity)[field.name]
+        nested = entity_of(field_type)
+        kafka_type = field.metadata.get("kafka_type", "")
+        if nested is not None:
+            item = self.entity(nested)
+            if is_nullable(field_type) and not is_array(field_type) and "tag" not in field.metadata:
+                # a byte before it, negative for null (KIP-893)
+                item = ["p += 1", "if b[p - 1] <= 127:", *_indented(item)]
+        elif kafka_type in _FIXED_BYTES:
+            item = _fixed(_FIXED_BYTES[kafka_type])
+        else:
+            assert kafka_type in _VARIABLE, kafka_type
+            may_be_null = is_nullable(field_type) or is_array(field_type)
+            # Responses of older kraftlines have longer messages.
+            is_asked = kafka_type == "string" and entity.__module__.endswith(".request")
+            bytes_max = TEXT_BYTES_MAX if is_asked else _BYTES_MAX
+            item = _bytes(kafka_type, bytes_max, flexible=flexible, may_be_null=may_be_null)
+        if not is_array(field_type):
+            return item
+        # In an array of ids None stands for the zero id, not for a null array.
+        is_tuple = typing.get_origin(field_type) is tuple
+        may_be_null = is_nullable(field_type) and not (is_tuple and kafka_type == "uuid")
+        return _array(item, flexible=flexible, may_be_null=may_be_null)
 
 
 def _fixed_bytes(entity: type, field: "dataclasses.Field[Any]") -> int | None:
@@ -103,98 +160,85 @@ def _fixed_bytes(entity: type, field: "dataclasses.Field[Any]") -> int | None:
 
 
 def _field_walker(entity: type, field: "dataclasses.Field[Any]", *, flexible: bool) -> Walker:
-    field_type = field_types(entity)[field.name]
-    nested = entity_of(field_type)
-    kafka_type = field.metadata.get("kafka_type", "")
-    if nested is not None:
-        item = entity_walker(nested)
-        if is_nullable(field_type) and not is_array(field_type) and "tag" not in field.metadata:
-            item = _nullable_walker(item)
-    elif kafka_type in _FIXED_BYTES:
-        item = _fixed_walker(_FIXED_BYTES[kafka_type])
+    """The walker of one tagged field."""
+    source, name = _Source(), f"{entity.__module__}.{entity.__name__}.{field.name}"
+    return source.compiled(name, source.field(entity, field, flexible=flexible))
+
+
+def _fixed(size_bytes: int) -> list[str]:
+    if not size_bytes:
+        return []
+    return [f"p += {size_bytes}", "if p > end:", "    raise ended('field', end, p)"]
+
+
+def _bytes(kafka_type: str, bytes_max: int, *, flexible: bool, may_be_null: bool) -> list[str]:
+    if flexible:
+        lines = [
+            "n = b[p]",
+            "p += 1",
+            "if n > 127:",
+            "    n, p = read_unsigned_varint(b, p - 1)",
+            f"    if n > {bytes_max + 1}:",
+            f"        raise long({kafka_type!r}, n - 1, p)",
+            "n -= 1",
+        ]
     else:
-        assert kafka_type in _VARIABLE, kafka_type
-        may_be_null = is_nullable(field_type) or is_array(field_type)
-        # Responses of older kraftlines have longer messages.
-        is_asked = kafka_type == "string" and entity.__module__.endswith(".request")
-        bytes_max = TEXT_BYTES_MAX if is_asked else _BYTES_MAX
-        item = _bytes_walker(kafka_type, bytes_max, flexible=flexible, may_be_null=may_be_null)
-    if not is_array(field_type):
-        return item
-    # In an array of ids None stands for the zero id, not for a null array.
-    is_tuple = typing.get_origin(field_type) is tuple
-    may_be_null = is_nullable(field_type) and not (is_tuple and kafka_type == "uuid")
-    return _array_walker(item, flexible=flexible, may_be_null=may_be_null)
+        length_bytes = 2 if kafka_type == "string" else 4
+        lines = [
+            f"n = int.from_bytes(b[p : p + {length_bytes}], 'big', signed=True)",
+            f"p += {length_bytes}",
+        ]
+    if not may_be_null:
+        lines += ["if n < 0:", f"    raise null({kafka_type!r}, p)"]
+    return [
+        *lines,
+        "if n > 0:",
+        "    p += n",
+        "if p > end:",
+        f"    raise ended({kafka_type!r}, end, p)",
+    ]
 
 
-def _fixed_walker(size_bytes: int) -> Walker:
-    def walk(body: bytes, position: int, _edits: list[Edit]) -> int:
-        end = position + size_bytes
-        if end > len(body):
-            raise IndexError(f"the body ends at {len(body)}, a field at {end}")
-        return end
-
-    return walk
-
-
-def _bytes_walker(kafka_type: str, bytes_max: int, *, flexible: bool, may_be_null: bool) -> Walker:
-    length_bytes = 2 if kafka_type == "string" else 4
-
-    def walk(body: bytes, position: int, _edits: list[Edit]) -> int:
-        if flexible:
-            length, start = read_unsigned_varint(body, position)
-            length -= 1
-        else:
-            start = position + length_bytes
-            length = int.from_bytes(body[position:start], "big", signed=True)
-        if length < 0 and not may_be_null:
-            raise ValueError(f"null for a {kafka_type} at {position} that cannot be null")
-        if length > bytes_max:
-            raise ValueError(f"a {kafka_type} of {length} bytes at {position}")
-        end = start + max(length, 0)
-        if end > len(body):
-            raise IndexError(f"the body ends at {len(body)}, a {kafka_type} at {end}")
-        return end
-
-    return walk
+def _array(item: list[str], *, flexible: bool, may_be_null: bool) -> list[str]:
+    if flexible:
+        lines = [
+            "n = b[p]",
+            "p += 1",
+            "if n > 127:",
+            "    n, p = read_unsigned_varint(b, p - 1)",
+            "n -= 1",
+        ]
+    else:
+        lines = ["n = int.from_bytes(b[p : p + 4], 'big', signed=True)", "p += 4"]
+    if not may_be_null:
+        lines += ["if n < 0:", "    raise null('array', p)"]
+    return [
+        *lines,
+        "if n > end - p:",  # an item has at least one byte
+        "    raise crowded(n, end - p)",
+        "for _ in range(n):",
+        *_indented(item),
+    ]
 
 
-def _array_walker(item: Walker, *, flexible: bool, may_be_null: bool) -> Walker:
-    def walk(body: bytes, position: int, edits: list[Edit]) -> int:
-        if flexible:
-            count, position = read_unsigned_varint(body, position)
-            count -= 1
-        else:
-            count = int.from_bytes(body[position : position + 4], "big", signed=True)
-            position += 4
-        if count < 0 and not may_be_null:
-            raise ValueError(f"null for an array at {position} that cannot be null")
-        if count > len(body) - position:  # an item has at least one byte
-            raise IndexError(f"array of {count} items in {len(body) - position} bytes")
-        for _ in range(count):
-            position = item(body, position, edits)
-        return position
-
-    return walk
+def _indented(lines: list[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
 
 
-def _nullable_walker(item: Walker) -> Walker:
-    """The walker of a nullable entity: a byte before it, negative for null (KIP-893)."""
-
-    def walk(body: bytes, position: int, edits: list[Edit]) -> int:
-        is_null = body[position] > 0x7F
-        return position + 1 if is_null else item(body, position + 1, edits)
-
-    return walk
+def _ended(what: str, size: int, end: int) -> IndexError:
+    return IndexError(f"the body ends at {size}, a {what} at {end}")
 
 
-def _tagged_walker(tagged: dict[int, Walker]) -> Walker:
-    def walk(body: bytes, position: int, edits: list[Edit]) -> int:
-        if body[position] == 0:
-            return position + 1
-        return _walk_tagged(body, position, edits, tagged)
+def _null(what: str, position: int) -> ValueError:
+    return ValueError(f"null for a {what} at {position} that cannot be null")
 
-    return walk
+
+def _long(what: str, size: int, position: int) -> ValueError:
+    return ValueError(f"a {what} of {size} bytes at {position}")
+
+
+def _crowded(count: int, left: int) -> IndexError:
+    return IndexError(f"array of {count} items in {left} bytes")
 
 
 def _walk_tagged(body: bytes, position: int, edits: list[Edit], tagged: dict[int, Walker]) -> int:
