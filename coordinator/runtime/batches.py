@@ -13,11 +13,11 @@ from wire.batches.batch import (
     TRANSACTIONAL_BIT,
     Batch,
     BatchHeader,
-    RecordView,
-    encode_records,
     parse_batch_header,
+    with_header,
 )
-from wire.batches.compression import Codec
+from wire.batches.compression import Codec, compress
+from wire.batches.records import encode_record
 from wire.types import LeaderEpoch, Offset
 
 RECORD_OVERHEAD_BYTES: Final = 28
@@ -31,31 +31,29 @@ class EncodedRecord(msgspec.Struct, frozen=True, gc=False):
     value: bytes | None
     timestamp_ms: int
 
-    @property
-    def size_bytes(self) -> int:
-        """Bound of its bytes in a batch."""
-        return len(self.key) + len(self.value or b"") + RECORD_OVERHEAD_BYTES
-
 
 def records_batch(
     records: Sequence[EncodedRecord], producer: ProducerIdAndEpoch | None, codec: Codec
 ) -> Batch:
     """A batch at offset 0, in a buffer that a leader may stamp; of a producer's transaction."""
-    views = [
-        RecordView(Offset(delta), record.timestamp_ms, record.key, record.value)
-        for delta, record in enumerate(records)
-    ]
-    times = [view.timestamp_ms for view in views]
+    base_ms = records[0].timestamp_ms
+    section = b"".join(
+        [
+            encode_record(each.timestamp_ms - base_ms, delta, each.key, each.value, ())
+            for delta, each in enumerate(records)
+        ]
+    )
     header = BatchHeader(
         base_offset=Offset(0),
         leader_epoch=LeaderEpoch(-1),
         attributes=int(codec) | (TRANSACTIONAL_BIT if producer is not None else 0),
-        last_offset_delta=len(views) - 1,
-        base_timestamp_ms=times[0],
-        max_timestamp_ms=max(times),
+        last_offset_delta=len(records) - 1,
+        base_timestamp_ms=base_ms,
+        max_timestamp_ms=max([each.timestamp_ms for each in records]),
         producer_id=-1 if producer is None else producer.producer_id,
         producer_epoch=-1 if producer is None else producer.producer_epoch,
-        records_count=len(views),
+        records_count=len(records),
     )
-    buffer = memoryview(bytearray(encode_records(header, views)))
+    content = with_header(header, compress(codec, section), len(records))
+    buffer = memoryview(bytearray(content))
     return Batch(parse_batch_header(buffer), buffer, 0)

@@ -20,7 +20,7 @@ from typing import Final, Generic, TypeVar
 
 from coordinator.records.codec import decode, encode
 from coordinator.records.schema import CoordinatorRecord, CoordinatorRecordError
-from coordinator.runtime.batches import EncodedRecord, records_batch
+from coordinator.runtime.batches import RECORD_OVERHEAD_BYTES, EncodedRecord, records_batch
 from coordinator.runtime.machine import ImageT, Machine, ShardLog
 from coordinator.runtime.write import (
     Applied,
@@ -370,8 +370,11 @@ class Shard(Generic[ImageT]):
             CoordinatorRecordError: the decision made a record that cannot be written, a bug.
         """
         wall_ms = self.clock.wall_ms
-        encoded = [EncodedRecord(*encode(record), wall_ms) for record in records]
-        size_bytes = sum(record.size_bytes for record in encoded)
+        encoded, size_bytes = [], len(records) * RECORD_OVERHEAD_BYTES
+        for record in records:
+            key, value = encode(record)
+            size_bytes += len(key) if value is None else len(key) + len(value)
+            encoded.append(EncodedRecord(key, value, wall_ms))
         bytes_max = self._log.batch_bytes_max
         if HEADER_BYTES + size_bytes > bytes_max:
             return ErrorCode.record_list_too_large

@@ -5,17 +5,20 @@ coordinator-common/.../runtime/CoordinatorRuntime.java
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final, Generic
 
 from coordinator.runtime.machine import ImageT
 from coordinator.runtime.shard import Shard, ShardState
 from wire.errors import ApiError, ErrorCode
 
+_KEPT_MAX: Final = 4096
 _INT32_MIN: Final = -(1 << 31)
 
 
+@lru_cache(_KEPT_MAX)
 def partition_for(key: str, partition_count: int) -> int:
-    """The partition of a group id or transactional id."""
+    """The partition of a group id or transactional id; those of the last ids are kept."""
     assert partition_count > 0, f"{partition_count=}"
     number = java_hash(key)
     return (0 if number == _INT32_MIN else abs(number)) % partition_count

@@ -131,6 +131,11 @@ def encode_record(
 ) -> bytes:
     """One record with its length."""
     assert offset_delta >= 0
+    if not headers and key is not None and value is not None and not timestamp_delta_ms:
+        sizes = encode_varint(offset_delta), encode_varint(len(key)), encode_varint(len(value))
+        delta, key_size, value_size = sizes
+        body = b"\0\0%b%b%b%b%b\0" % (delta, key_size, key, value_size, value)
+        return encode_varint(len(body)) + body
     body = b"".join(
         (
             b"\0",

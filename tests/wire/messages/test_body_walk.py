@@ -5,7 +5,7 @@ import pytest
 from wire.messages.body_walk import checked_body
 from wire.messages.codec import entity_class
 
-HEARTBEAT, DESCRIBE_GROUPS, DESCRIBE_TOPIC_PARTITIONS = 12, 15, 75
+HEARTBEAT, DESCRIBE_GROUPS, INIT_PRODUCER_ID, DESCRIBE_TOPIC_PARTITIONS = 12, 15, 22, 75
 
 
 def walked(api_key: int, version: int, body: bytes) -> bytes:
@@ -22,6 +22,13 @@ def test_each_cut_of_a_body_is_refused(version: int, body: bytes) -> None:
     for size in range(len(body)):
         with pytest.raises(IndexError):
             walked(HEARTBEAT, version, body[:size])
+
+
+def test_a_number_that_is_cut_at_the_end() -> None:
+    body = b"\xff\xff" + b"\0\0\0\1"
+    assert walked(INIT_PRODUCER_ID, 0, body) == body
+    with pytest.raises(IndexError):
+        walked(INIT_PRODUCER_ID, 0, body[:-1])
 
 
 @pytest.mark.parametrize(("version", "body"), [
@@ -59,7 +66,7 @@ def test_an_array_that_may_not_be_null(version: int, head: bytes) -> None:
 
 
 @pytest.mark.parametrize(("head", "is_null"), [(255, True), (128, True), (127, False), (1, False)])
-def test_a_struct_is_null_behind_a_negative_byte(head: int, is_null: bool) -> None:  # noqa: FBT001
+def test_a_struct_is_null_behind_a_negative_byte(head: int, is_null: bool) -> None:
     topics, limit, cursor = b"\1", b"\0\0\0\7", b"\2t\0\0\0\1\0"
     body = topics + limit + bytes([head]) + (b"" if is_null else cursor) + b"\0"
     assert walked(DESCRIBE_TOPIC_PARTITIONS, 0, body) == body
