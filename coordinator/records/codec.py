@@ -14,15 +14,18 @@ from typing import Final
 
 import msgspec
 
-from coordinator.records.codec_source import Reader, Writer, compile_reader, compile_writer
+from coordinator.records.codec_source import (
+    BytesWriter,
+    Reader,
+    compile_bytes_writer,
+    compile_reader,
+)
 from coordinator.records.kinds import Kind, Kinds
-from coordinator.records.schema import CoordinatorRecord, CoordinatorRecordError, Fields, Value
+from coordinator.records.schema import CoordinatorRecord, CoordinatorRecordError, Fields, Key, Value
 from metadata.schema import MetadataRecordError
 
 _SHORT: Final = struct.Struct(">h")
 _HEAD: Final = _SHORT.size
-_HEADS: Final = tuple(map(_SHORT.pack, range(256)))
-"""Types of keys and versions of values, encoded; all that are written are small."""
 _DAMAGE: Final = (struct.error, IndexError, UnicodeDecodeError, MetadataRecordError)
 _UNWRITABLE: Final = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
 
@@ -106,34 +109,41 @@ def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
             value does not fit its wire type.
     """
     key, value = record.key, record.value
-    found = _bytes(key, key.type, 0)
+    try:
+        found = _key_writer(type(key))(key)
+    except _UNWRITABLE as error:
+        raise _unwritable(key, 0, error) from error
     if value is None:
         return found, None
     version = value.version_to_write() if record.version is None else record.version
-    lowest, highest = value.versions
-    assert lowest <= version <= highest, f"{type(value).__name__} has no {version=}"
-    return found, _bytes(value, version, version)
-
-
-def _bytes(content: Fields, head: int, version: int) -> bytes:
-    parts = [_HEADS[head]]
     try:
-        _writer(type(content), version)(content, parts)
+        return found, _value_writer(type(value), version)(value)
     except _UNWRITABLE as error:
-        raise CoordinatorRecordError(
-            f"{type(content).__name__} version {version} cannot be written: {error}"
-        ) from error
-    return b"".join(parts)
+        raise _unwritable(value, version, error) from error
+
+
+def _unwritable(content: Fields, version: int, error: Exception) -> CoordinatorRecordError:
+    return CoordinatorRecordError(
+        f"{type(content).__name__} version {version} cannot be written: {error}"
+    )
+
+
+@cache
+def _key_writer(cls: type[Key]) -> BytesWriter:
+    return compile_bytes_writer(cls, 0, _SHORT.pack(cls.type), is_flexible=False)
+
+
+@cache
+def _value_writer(cls: type[Value], version: int) -> BytesWriter:
+    lowest, highest = cls.versions
+    assert lowest <= version <= highest, f"{cls.__name__} has no {version=}"
+    is_flexible = _is_flexible(cls, version)
+    return compile_bytes_writer(cls, version, _SHORT.pack(version), is_flexible=is_flexible)
 
 
 @cache
 def _reader(cls: type[Fields], version: int) -> Reader:
     return compile_reader(cls, version, is_flexible=_is_flexible(cls, version))
-
-
-@cache
-def _writer(cls: type[Fields], version: int) -> Writer:
-    return compile_writer(cls, version, is_flexible=_is_flexible(cls, version))
 
 
 def _is_flexible(cls: type[Fields], version: int) -> bool:

@@ -19,6 +19,7 @@ from metadata.schema import BOOL, BYTES, INT8, INT16, INT32, INT64, STRING, UUID
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
 Writer = Callable[[Any, list[bytes]], None]
+BytesWriter = Callable[[Any], bytes]
 
 _FIXED: Final = {BOOL: "?", INT8: "b", INT16: "h", INT32: "i", INT64: "q", UUID: "16s"}
 _FLEXIBLE: Final = {STRING: "compact_string", BYTES: "compact_bytes"}
@@ -43,10 +44,28 @@ def compile_writer(cls: type[Fields], version: int, *, is_flexible: bool) -> Wri
     return function
 
 
+def compile_bytes_writer(
+    cls: type[Fields], version: int, head: bytes, *, is_flexible: bool
+) -> BytesWriter:
+    """The function `write(value) -> bytes`; what it returns begins with `head`."""
+    source = _Source(cls, version, "encode", is_flexible=is_flexible, head=head)
+    function: BytesWriter = source.compiled()
+    return function
+
+
 class _Source:
     """The text of one function and the names that it uses."""
 
-    def __init__(self, cls: type[Fields], version: int, what: str, *, is_flexible: bool) -> None:
+    def __init__(
+        self,
+        cls: type[Fields],
+        version: int,
+        what: str,
+        *,
+        is_flexible: bool,
+        head: bytes = b"",
+    ) -> None:
+        self.head = head
         self.cls = cls
         self.version = version
         self.what = what
@@ -56,13 +75,20 @@ class _Source:
 
     def compiled(self) -> Any:
         name = f"{self.what}_{self.cls.__name__}_{self.version}"
-        body = self.read_lines() if self.what == "read" else self.write_lines()
-        arguments = "b, p" if self.what == "read" else "r, out"
+        arguments, body = self.function()
         text = "\n".join([f"def {name}({arguments}):", *_indented(body)]) + "\n"
         filename = f"<coordinator {name}>"
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
         exec(compile(text, filename, "exec"), self.names)  # noqa: S102 (text of our declarations)
         return self.names[name]
+
+    def function(self) -> tuple[str, list[str]]:
+        """Arguments and lines."""
+        if self.what == "read":
+            return "b, p", self.read_lines()
+        if self.what == "write":
+            return "r, out", self.write_lines()
+        return "r", [f"out = [{self.head!r}]", *self.write_lines(), "return b''.join(out)"]
 
     def bind(self, stem: str, value: Any) -> str:
         """Bind a value to a name for the generated text, and return the name."""

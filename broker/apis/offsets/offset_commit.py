@@ -14,8 +14,6 @@ from broker.apis.offsets.offset_topics import (
     all_of,
     failed,
     merged,
-    named,
-    throttle,
 )
 from broker.clients.call import Call, forget
 from broker.coordinators.groups import GroupCoordinator, machine_of
@@ -27,9 +25,8 @@ from coordinator.group.offsets.requests import (
 )
 from metadata.image import Image
 from quorum_controller.security.authorization import Operation, ResourceType
-from wire.api_keys import OFFSET_COMMIT
 from wire.errors import ApiError, ErrorCode
-from wire.messages import codec
+from wire.messages.offset_commit_response import encode_offset_commit_response
 from wire.types import milliseconds
 
 RETENTION_VERSIONS: Final = range(2, 5)
@@ -60,11 +57,11 @@ class OffsetCommit:
         asked = [(*self._topics.named(topic), topic.partitions) for topic in body.topics]
         if not self._access.allows(call.caller, Operation.READ, ResourceType.GROUP, group_id):
             denied = ErrorCode.group_authorization_failed
-            call.answer(_committed(version, [all_of(*row, denied) for row in asked]))
+            _answer(call, [all_of(*row, denied) for row in asked])
             return
         refused, topics = self._topics.to_commit(call, asked, has_id=has_id)
         if not topics:
-            call.answer(_committed(version, merged(refused, ())))
+            _answer(call, merged(refused, ()))
             return
         commit = Commit(
             group_id=group_id,
@@ -80,7 +77,7 @@ class OffsetCommit:
 
         def answer(result: tuple[TopicResult, ...] | ApiError) -> None:
             rows = failed(topics, result.code) if isinstance(result, ApiError) else result
-            call.answer(_committed(version, merged(refused, rows)))
+            _answer(call, merged(refused, rows))
 
         self._commit(call, commit, answer)
 
@@ -112,16 +109,11 @@ def _retention_ms(body: Any, version: int) -> int | None:
     return None if retention_ms == NO_RETENTION else retention_ms
 
 
-def _committed(version: int, rows: Rows) -> Any:
-    new: Any = codec.response_module(OFFSET_COMMIT, version)
-    topics = tuple(
-        new.OffsetCommitResponseTopic(
-            **named(version, row.name, row.topic_id),
-            partitions=tuple(
-                new.OffsetCommitResponsePartition(partition_index=number, error_code=code)
-                for number, code in row.codes
-            ),
-        )
-        for row in rows
-    )
-    return new.OffsetCommitResponse(topics=topics, **throttle(version))
+def _answer(call: Call, rows: Rows) -> None:
+    throttle_ms = 0 if call.throttle is None else call.throttle.answered()
+    topics = [(row.name, row.topic_id, row.codes) for row in rows]
+    for row in rows:
+        for _, code in row.codes:
+            call.count(code)
+    version = call.header.api_version
+    call.answer_parts([encode_offset_commit_response(version, topics, throttle_ms)])

@@ -25,8 +25,6 @@ TOPIC_ID_VERSION_MIN: Final = 10
 THROTTLE_VERSION_MIN: Final = 3
 """First version of both with a throttle time."""
 
-_EPOCH_UNKNOWN: Final = -1
-
 Rows = list[TopicResult]
 
 
@@ -79,7 +77,7 @@ class OffsetTopics:
             if unknown:
                 refused.append(TopicResult(name, topic_id, tuple(unknown)))
             if here:
-                commits = tuple(map(_partition_commit, here))
+                commits = _partition_commits(here)
                 topics.append(TopicCommit(name=name, topic_id=topic_id, partitions=commits))
         return refused, topics
 
@@ -90,20 +88,34 @@ class OffsetTopics:
         image, unknown = self._image(), ErrorCode.unknown_topic_or_partition
         topic_id = image.topic_id_by_name.get(name)
         known = () if topic_id is None else image.topics[topic_id].partitions
-        here = [each for each in partitions if each.partition_index in known]
-        return here, [
-            (each.partition_index, unknown)
-            for each in partitions
-            if each.partition_index not in known
-        ]
+        here: list[Any] = []
+        absent: list[tuple[int, ErrorCode]] = []
+        for each in partitions:
+            if each.partition_index in known:
+                here.append(each)
+            else:
+                absent.append((each.partition_index, unknown))
+        return here, absent
 
 
-def _partition_commit(asked: Any) -> PartitionCommit:
-    return PartitionCommit(
-        partition=int(asked.partition_index),
-        offset=int(asked.committed_offset),
-        leader_epoch=int(getattr(asked, "committed_leader_epoch", _EPOCH_UNKNOWN)),
-        metadata=asked.committed_metadata,
+def _partition_commits(asked: Sequence[Any]) -> tuple[PartitionCommit, ...]:
+    if not hasattr(asked[0], "committed_leader_epoch"):
+        return tuple(
+            PartitionCommit(
+                partition=each.partition_index,
+                offset=each.committed_offset,
+                metadata=each.committed_metadata,
+            )
+            for each in asked
+        )
+    return tuple(
+        PartitionCommit(
+            partition=each.partition_index,
+            offset=each.committed_offset,
+            leader_epoch=each.committed_leader_epoch,
+            metadata=each.committed_metadata,
+        )
+        for each in asked
     )
 
 
@@ -111,9 +123,9 @@ def merged(refused: Rows, results: Iterable[TopicResult]) -> Rows:
     """Rows of one response, one for each topic: refused ones, then those of the coordinator."""
     rows: dict[tuple[str, TopicId], TopicResult] = {}
     for row in chain(refused, results):
-        known = rows.get((row.name, row.topic_id))
-        codes = row.codes if known is None else known.codes + row.codes
-        rows[row.name, row.topic_id] = TopicResult(row.name, row.topic_id, codes)
+        place = (row.name, row.topic_id)
+        known = rows.get(place)
+        rows[place] = row if known is None else TopicResult(*place, known.codes + row.codes)
     return list(rows.values())
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from coordinator.group.image import GroupsImage
-from coordinator.group.offsets.requests import Commit, PartitionCommit, TopicCommit, TopicResult
+from coordinator.group.offsets.requests import Commit, TopicResult
 from coordinator.group.rules import GroupRules, PartitionCheck, accept_all
 from coordinator.records.group import OffsetCommitKey, OffsetCommitValue
 from coordinator.records.schema import CoordinatorRecord
@@ -97,45 +97,32 @@ def _write(
     has_topic_ids: bool = True,
 ) -> Write[Committed] | ApiError:
     records: list[CoordinatorRecord] = []
-    results = []
+    results, group_id, accepted = [], commit.group_id, ErrorCode.none
     for topic in commit.topics:
-        codes = []
+        codes, name = [], topic.name
+        topic_id = topic.topic_id if has_topic_ids else NO_TOPIC_ID
         for each in topic.partitions:
-            if each.metadata is not None and _utf16_length(each.metadata) > metadata_max:
-                codes.append((each.partition, ErrorCode.offset_metadata_too_large))
+            metadata, partition = each.metadata or "", each.partition
+            if metadata and _utf16_length(metadata) > metadata_max:
+                codes.append((partition, ErrorCode.offset_metadata_too_large))
                 continue
-            refused = check(topic.name, topic.topic_id, each.partition)
-            if refused is not None:
-                return refused
-            codes.append((each.partition, ErrorCode.none))
-            topic_id = topic.topic_id if has_topic_ids else NO_TOPIC_ID
-            records.append(
-                _record(commit.group_id, topic, each, wall_ms, expire_ms, topic_id=topic_id)
+            if check is not accept_all:
+                refused = check(name, topic.topic_id, partition)
+                if refused is not None:
+                    return refused
+            codes.append((partition, accepted))
+            value = OffsetCommitValue(
+                offset=each.offset,
+                leader_epoch=each.leader_epoch,
+                metadata=metadata,
+                commit_timestamp=wall_ms,
+                expire_timestamp=expire_ms,
+                topic_id=topic_id,
             )
+            key = OffsetCommitKey(group=group_id, topic=name, partition=partition)
+            records.append(CoordinatorRecord(key, value))
         results.append(TopicResult(topic.name, topic.topic_id, tuple(codes)))
     return Write(response=tuple(results), records=tuple(records))
-
-
-def _record(
-    group_id: str,
-    topic: TopicCommit,
-    commit: PartitionCommit,
-    wall_ms: int,
-    expire_ms: int,
-    *,
-    topic_id: TopicId,
-) -> CoordinatorRecord:
-    return CoordinatorRecord(
-        OffsetCommitKey(group=group_id, topic=topic.name, partition=commit.partition),
-        OffsetCommitValue(
-            offset=commit.offset,
-            leader_epoch=commit.leader_epoch,
-            metadata=commit.metadata or "",
-            commit_timestamp=wall_ms,
-            expire_timestamp=expire_ms,
-            topic_id=topic_id,
-        ),
-    )
 
 
 def _utf16_length(text: str) -> int:
