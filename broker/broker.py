@@ -169,6 +169,7 @@ class Broker:
             node_id=self.config.node_id,
             image=self._newest_image,
             on_failure=self._on_disk_failure,
+            are_more_coming=lambda: self._front.is_busy,
         )
 
     def _manager(self) -> ReplicaManager:

@@ -37,6 +37,10 @@ FLUSH_UNITS: Final = 40
 """Cost of a flush: a batch is encoded and appended."""
 CHANGE_UNITS: Final = 10
 """Cost of a look at a partition whose role, epoch or high watermark has changed."""
+LINGER_MS: Final = 5
+"""Bound of the time for which writes wait while requests come that may write to the same batches;
+without such requests they do not wait. Kafka's `group.coordinator.append.linger.ms` -1 does so
+too, and waits no longer than the events that are queued."""
 _NOT_COORDINATOR: Final = ApiError(ErrorCode.not_coordinator)
 
 
@@ -46,6 +50,10 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     timeout_ms: int = 5_000
     load_bytes_max: int = 5 * 1024 * 1024
     codec: Codec = Codec.NONE
+
+
+def _none_comes() -> bool:
+    return False
 
 
 class Coordinator(Generic[ImageT]):
@@ -58,6 +66,7 @@ class Coordinator(Generic[ImageT]):
         services: of the step.
         settings: of the shards.
         on_failure: called with a partition whose log directory failed, and the error.
+        are_more_coming: says if requests wait to be taken, for which what is written waits.
     """
 
     def __init__(
@@ -69,6 +78,7 @@ class Coordinator(Generic[ImageT]):
         services: Services,
         settings: ShardSettings,
         on_failure: Callable[[TopicIdPartition, Exception], None],
+        are_more_coming: Callable[[], bool] = _none_comes,
     ) -> None:
         self.topic = topic
         self._make_machine = make_machine
@@ -84,6 +94,9 @@ class Coordinator(Generic[ImageT]):
         """Partitions that are to be looked at, in the order in which they changed."""
         self._buffered: dict[int, None] = {}
         """Partitions whose shards are to be flushed."""
+        self._buffered_ms = 0
+        """Instant (monotonic ms) from which the first of them waits."""
+        self._are_more_coming = are_more_coming
         self._loadings: deque[Loading[ImageT]] = deque()
         self._load_times = LoadTimes()
         self._looked = -1
@@ -177,12 +190,12 @@ class Coordinator(Generic[ImageT]):
     @property
     def is_busy(self) -> bool:
         """True if something is to be flushed, looked at or loaded."""
-        return bool(self._buffered or self._changed or self._loadings)
+        return bool(self._changed or self._loadings or (self._buffered and not self._lingers))
 
     def go_on(self) -> None:
-        """Flush what the turn has written, follow partitions that changed, load some records."""
+        """Flush what was written, follow partitions that changed, load some records."""
         budget = self._budget
-        while self._buffered and budget.has_room:
+        while self._buffered and budget.has_room and not self._lingers:
             number = next(iter(self._buffered))
             del self._buffered[number]
             shard = self._shards.find(number)
@@ -220,6 +233,17 @@ class Coordinator(Generic[ImageT]):
 
     # -- inside ---------------------------------------------------------------------------------
 
+    @property
+    def _lingers(self) -> bool:
+        """True while writes are gathered for larger batches, at most `LINGER_MS` from the first."""
+        return self._clock.now_ms < self._buffered_ms + LINGER_MS and self._are_more_coming()
+
+    def _buffer(self, number: int) -> None:
+        """Note that a shard is to be flushed."""
+        if not self._buffered:
+            self._buffered_ms = self._clock.now_ms
+        self._buffered[number] = None
+
     def _leadership(self, number: int) -> Leadership | None:
         if self._topic_id is None:
             return None
@@ -247,7 +271,7 @@ class Coordinator(Generic[ImageT]):
         key = (self._topic_id, number)
         shard = Shard(
             self._make_machine(number),
-            ReplicaLog(self._replicas, key, lambda: self._buffered.setdefault(number)),
+            ReplicaLog(self._replicas, key, lambda: self._buffer(number)),
             self._clock,
             epoch=leader.leader_epoch,
             timeout_ms=self._settings.timeout_ms,

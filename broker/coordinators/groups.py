@@ -36,6 +36,7 @@ class GroupCoordinator(Coordinator[GroupsImage]):
         node_id: of the broker.
         image: returns the newest image.
         on_failure: called with a partition whose log directory failed, and the error.
+        are_more_coming: says if requests of clients wait to be taken.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class GroupCoordinator(Coordinator[GroupsImage]):
         node_id: NodeId,
         image: Callable[[], Image],
         on_failure: Callable[[TopicIdPartition, Exception], None],
+        are_more_coming: Callable[[], bool],
     ) -> None:
         self.config = config
         self._image = image
@@ -63,6 +65,7 @@ class GroupCoordinator(Coordinator[GroupsImage]):
                 codec=config.codec,
             ),
             on_failure=on_failure,
+            are_more_coming=are_more_coming,
         )
 
     def _machine(self, _partition: int) -> GroupMachine:

@@ -1,9 +1,13 @@
 """The coordinator of groups of a broker: elections, loading, answers at the high watermark."""
 
+from typing import Any
+
 import pytest
 
 from broker.coordinators import loading
-from broker.events import FramesReceived, TimeAdvanced
+from broker.coordinators.coordinator import LINGER_MS
+from broker.effects import SendParts
+from broker.events import ConnectionOpened, FramesReceived, TimeAdvanced
 from coordinator.group.config import GroupCoordinatorConfig
 from coordinator.group.machine import OffsetsConfig
 from coordinator.records.kinds import CONSUMER_OFFSETS
@@ -23,7 +27,9 @@ from tests.broker.coordinators.coordinated import (
     commit_body,
     logs,
 )
+from tests.broker.fronts import LISTENER
 from tests.broker.metadata_log import A
+from wire.batches.batch import iterate_batches
 from wire.batches.compression import Codec
 from wire.errors import ErrorCode
 from wire.messages import codec
@@ -249,6 +255,63 @@ def test_commits_of_a_turn_are_one_batch() -> None:
     assert partition is not None
     assert partition.log is not None
     assert partition.log.end_offset == 3
+
+
+def commits_of(broker: Coordinated, count: int, start: int) -> list[FramesReceived]:
+    """Commits of as many connections, which are opened."""
+    frame = codec.encode_request(OFFSET_COMMIT, 9, 5, "client", commit_body({"a": [(0, 5)]}, 9))
+    numbers = range(start, start + count)
+    broker.step(*(ConnectionOpened(number, LISTENER, "127.0.0.1") for number in numbers))
+    return [FramesReceived(number, [bytearray(frame)]) for number in numbers]
+
+
+def batches_of(broker: Coordinated) -> list[int]:
+    """Numbers of records of the batches of the coordinator's partition."""
+    log = broker.broker.replica((OFFSETS, NUMBER))
+    assert log is not None
+    partition = broker.broker._local.partition((OFFSETS, NUMBER))
+    assert partition is not None
+    assert partition.log is not None
+    content = partition.log.log.read(0, 1 << 20)
+    return [batch.header.records_count for batch in iterate_batches(content)]
+
+
+def answer_count(effects: list[Any]) -> int:
+    return sum(isinstance(effect, SendParts) for effect in effects)
+
+
+def test_commits_that_wait_for_a_turn_join_the_batch_of_those_before() -> None:
+    broker = started()
+    effects = broker.step(*commits_of(broker, 40, 10))
+    assert answer_count(effects) == 0, "they are more than a turn takes"
+    while answer_count(effects) < 40:
+        effects += broker.step(TimeAdvanced())
+    assert batches_of(broker) == [40]
+
+
+def test_commits_wait_for_others_for_some_ms_only() -> None:
+    broker = started()
+    later = commits_of(broker, 160, 10)
+    effects = broker.step(*later[:80])
+    assert not batches_of(broker)
+    broker.now_ms += LINGER_MS - 1
+    effects += broker.step(TimeAdvanced())
+    assert (batches_of(broker), answer_count(effects)) == ([], 0)
+    broker.now_ms += 1
+    effects += broker.step(*later[80:])
+    (first,) = batches_of(broker)
+    assert 0 < first < 80
+    while answer_count(effects) < 160:
+        broker.now_ms += 1
+        effects += broker.step(TimeAdvanced())
+    assert sum(batches_of(broker)) == 160
+    assert 2 < len(batches_of(broker)) < 10
+
+
+def test_a_commit_alone_waits_for_nobody() -> None:
+    broker = started()
+    (commit,) = commits_of(broker, 1, 10)
+    assert answer_count(broker.step(commit)) == 1
 
 
 def test_the_slices_of_a_loaded_transaction_log_are_as_large_as_configured() -> None:
