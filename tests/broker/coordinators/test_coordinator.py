@@ -267,9 +267,7 @@ def commits_of(broker: Coordinated, count: int, start: int) -> list[FramesReceiv
 
 def batches_of(broker: Coordinated) -> list[int]:
     """Numbers of records of the batches of the coordinator's partition."""
-    log = broker.broker.replica((OFFSETS, NUMBER))
-    assert log is not None
-    partition = broker.broker._local.partition((OFFSETS, NUMBER))
+    partition = broker.broker._replicas.hosted((TopicId(OFFSETS), NUMBER))
     assert partition is not None
     assert partition.log is not None
     content = partition.log.log.read(0, 1 << 20)
