@@ -292,6 +292,9 @@ def test_commits_wait_for_others_for_some_ms_only() -> None:
     later = commits_of(broker, 160, 10)
     effects = broker.step(*later[:80])
     assert not batches_of(broker)
+    assert not broker.groups.is_busy
+    broker.groups.noticed((TopicId(OFFSETS), NUMBER))
+    assert broker.groups.is_busy, "a partition is looked at meanwhile"
     broker.now_ms += LINGER_MS - 1
     effects += broker.step(TimeAdvanced())
     assert (batches_of(broker), answer_count(effects)) == ([], 0)
