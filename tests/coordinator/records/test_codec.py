@@ -35,6 +35,7 @@ from coordinator.records.transaction import (
     TransactionLogValue,
     TransactionPartitions,
 )
+from wire.primitives import encode_unsigned_varint
 from wire.types import TopicId
 
 KEY = OffsetCommitKey(group="g", topic="t", partition=7)
@@ -315,3 +316,16 @@ def test_a_text_that_is_cut_by_one_byte_is_refused() -> None:
     assert read(key, None).key == GroupMetadataKey(group="group")
     with pytest.raises(CoordinatorRecordError, match="5 bytes announced, 4 left"):
         decode(GROUP_KINDS, key[:-1], None)
+
+
+@pytest.mark.parametrize("tag", [1, 127, 128, 255, 256])
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 256])
+def test_tags_that_are_not_known_are_skipped_whatever_their_size(tag: int, size: int) -> None:
+    key, value = encode(CoordinatorRecord(KEY, replace(OFFSET, topic_id=TopicId(bytes(16)))))
+    assert value is not None
+    assert value.endswith(b"\0")
+    head = encode_unsigned_varint(tag) + encode_unsigned_varint(size)
+    assert read(key, value[:-1] + b"\1" + head + bytes(size)) == read(key, value)
+    if size:
+        with pytest.raises(CoordinatorRecordError, match="cut or damaged"):
+            decode(GROUP_KINDS, key, value[:-1] + b"\1" + head + bytes(size - 1))
