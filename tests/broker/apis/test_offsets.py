@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 
+from broker.effects import SetReading
 from coordinator.group.config import GroupCoordinatorConfig
 from coordinator.group.machine import OffsetsConfig
 from coordinator.records.group import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from coordinator.records.schema import CoordinatorRecord
 from coordinator.runtime.write import ProducerIdAndEpoch, Write
+from metadata.records import ClientQuotaRecord, QuotaEntity
+from network.sampled_rate import QuotaWindow
 from quorum_controller.security.authorization import AccessRules, Operation, ResourceType
 from tests.broker.coordinators.coordinated import (
     OFFSET_COMMIT,
@@ -100,6 +103,37 @@ def test_the_retention_of_old_clients_counts(version: int) -> None:
     assert broker.fetch(("g", {"a": [0]}))["g"][1]["a"][0][0] == 5
     broker.pass_ms(1_000)
     assert broker.fetch(("g", {"a": [0]})) == {"g": ("none", {"a": {0: NOTHING}})}
+
+
+def test_the_codes_of_a_commit_are_counted() -> None:
+    broker = started()
+    before = broker.broker.counts().request_errors
+    broker.commit({"a": [(0, 5), (1, 6), (9, 7)], "x": [(0, 5)]})
+    after = broker.broker.counts().request_errors
+    counted = {code: n - before.get((key, code), 0) for (key, code), n in after.items() if key == 8}
+    assert counted == {int(NONE): 2, int(UNKNOWN): 2}
+
+
+@pytest.mark.parametrize("version", [2, 3, 9])
+def test_a_commit_above_the_quota_of_time_says_its_throttle_time(version: int) -> None:
+    broker = started(quota_window=QuotaWindow(samples=3, size_seconds=2))
+    broker.metadata.write(
+        ClientQuotaRecord(
+            entity=(QuotaEntity(entity_type="client-id", entity_name="client"),),
+            key="request_percentage",
+            value=10.0,
+        )
+    )
+    broker.publish()
+    more = {"retention_time": milliseconds(-1)} if version < 5 else {}
+    body = commit_body({"a": [(0, 5)]}, version, **more)
+    for spent_ns, throttle_ms in ((400_000_000, 0), (100_000_000, 1_000)):
+        broker.read_ns = [0] * 3 + [spent_ns] * 3
+        answer = broker.ask(OFFSET_COMMIT, version, body)
+        if version >= 3:
+            assert answer.throttle_time == milliseconds(throttle_ms)
+        is_muted = SetReading(1, is_wanted=False) in broker.effects
+        assert is_muted is bool(throttle_ms)
 
 
 # ---- topics
