@@ -286,6 +286,8 @@ class ConsumerGroup(msgspec.Struct, frozen=True, kw_only=True):
 
     def _counted(self, old: Member | None, new: Member | None) -> "ConsumerGroup":
         """The group with its indexes after a member has changed."""
+        if old is not None and new is not None and _subscribes_alike(old, new):
+            return msgspec.structs.replace(self, partition_epochs=self._moved_epochs(old, new))
         return msgspec.structs.replace(
             self,
             topic_counts=_moved_topics(self.topic_counts, _names(old), _names(new)),
@@ -335,6 +337,16 @@ class ConsumerGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _NO_EPOCHS: Final[Map[int, int]] = Map()
+
+
+def _subscribes_alike(old: Member, new: Member) -> bool:
+    """True if a change of a member left alone what the group counts by its subscription."""
+    return (
+        old.subscribed_topic_names is new.subscribed_topic_names
+        and old.subscribed_topic_regex is new.subscribed_topic_regex
+        and old.server_assignor is new.server_assignor
+        and old.classic is new.classic
+    )
 
 
 def _names(member: Member | None) -> tuple[str, ...]:

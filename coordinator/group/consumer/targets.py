@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Final
 
 from coordinator.group.consumer.assignors import range_assignor, uniform
@@ -28,6 +29,7 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {
 }
 """Assignors by name, in the order of Kafka's default of `group.consumer.assignors`."""
 
+_first: Final = itemgetter(0)
 _NOTHING: Final[PartitionsByTopic] = {}
 
 
@@ -59,11 +61,13 @@ def are_targets_due(group: ConsumerGroup, interval_ms: int, wall_ms: int) -> boo
 def update_targets(draft: GroupDraft, cluster: Image, assignor: str, wall_ms: int) -> None:
     """Emit the targets that change, and the epoch of the group as that of its targets."""
     group = draft.group
-    targets = ASSIGNORS[assignor](group_spec(group, cluster))
-    for member_id in sorted(group.members):
+    spec = group_spec(group, cluster)
+    targets = ASSIGNORS[assignor](spec)
+    for member_id, member in spec.members.items():
         target = targets.get(member_id, _NOTHING)
-        old = group.targets.get(member_id)
-        if target != old:
+        if target is member.target and target is not _NOTHING:
+            continue  # most targets of most assignments
+        if target != group.targets.get(member_id):
             draft.emit(target_record(group.group_id, member_id, target))
     draft.emit(assignment_epoch_record(group.group_id, group.group_epoch, wall_ms))
 
@@ -72,14 +76,14 @@ def group_spec(group: ConsumerGroup, cluster: Image) -> GroupSpec:
     """The group as an assignor sees it, members by id."""
     members = {}
     ids_by_subscription: dict[tuple[tuple[str, ...], str | None], frozenset[TopicId]] = {}
-    for member_id in sorted(group.members):
-        member = group.members[member_id]
+    old_targets = group.targets
+    for member_id, member in sorted(group.members.items(), key=_first):
         subscription = (member.subscribed_topic_names, member.regex)
         topic_ids = ids_by_subscription.get(subscription)
         if topic_ids is None:
             topic_ids = subscribed_topic_ids(group, member, cluster)
             ids_by_subscription[subscription] = topic_ids
-        target = group.targets.get(member_id, _NOTHING)
+        target = old_targets.get(member_id, _NOTHING)
         members[member_id] = MemberSpec(member.instance_id, topic_ids, target)
     all_ids = frozenset[TopicId]().union(*ids_by_subscription.values())
     return GroupSpec(

@@ -53,13 +53,13 @@ class _Homogeneous:
 
     def _collect_unassigned(self) -> None:
         """Collect the partitions that no target has."""
-        assigned: dict[TopicId, set[int]] = {topic_id: set() for topic_id in self._topic_ids}
+        assigned: dict[TopicId, list[int]] = {topic_id: [] for topic_id in self._topic_ids}
         for member in self._members.values():
             for topic_id, partitions in member.target.items():
                 if topic_id in assigned:
-                    assigned[topic_id].update(partitions)
+                    assigned[topic_id] += partitions
         for topic_id in sorted(self._topic_ids):
-            taken = assigned[topic_id]
+            taken = set(assigned[topic_id])
             self._unassigned += [
                 (topic_id, partition)
                 for partition in range(self._counts[topic_id])
@@ -76,12 +76,13 @@ class _Homogeneous:
             if topic_id not in self._topic_ids:
                 is_changed = True
                 continue
-            keep, over = partitions[:quota], partitions[quota:]
-            quota -= len(keep)
-            is_changed = is_changed or bool(over)
-            self._unassigned += [(topic_id, partition) for partition in over]
-            if keep:
-                kept[topic_id] = keep
+            if len(partitions) > quota:
+                is_changed = True
+                self._unassigned += [(topic_id, partition) for partition in partitions[quota:]]
+                partitions = partitions[:quota]  # noqa: PLW2901 (what is kept of them)
+            quota -= len(partitions)
+            if partitions:
+                kept[topic_id] = partitions
         if quota > 0 and has_extra and left > self._extra_count:
             # Another member may already have one more; this one only must take it if the members
             # that are left are as many as the extra partitions.
