@@ -46,6 +46,8 @@ class Deadlines(Generic[Key]):
 
     def first_ms(self) -> int | None:
         """The first deadline, None without any."""
+        if not self._heap:
+            return None
         self._settle()
         return self._heap[0][0] if self._heap else None
 
@@ -64,7 +66,7 @@ class Deadlines(Generic[Key]):
         while heap:
             entry_ms, _, key = heap[0]
             found = self._at.get(key)
-            if found == (entry_ms, entry_ms):
+            if found is not None and found[0] == entry_ms == found[1]:
                 return
             heappop(heap)
             if found is not None and found[1] == entry_ms:

@@ -132,10 +132,9 @@ class GroupMachine:
     ) -> GroupsImage:
         """The image after records; commits that are decided here count, not loaded ones."""
         if self._shard is not None:
-            self._counts.offset_commits += sum(
-                type(record.key) is OffsetCommitKey and record.value is not None
-                for record, _ in records
-            )
+            for record, _ in records:
+                if type(record.key) is OffsetCommitKey and record.value is not None:
+                    self._counts.offset_commits += 1
         return groups_image.apply_all(image, records)
 
     def apply_marker(self, image: GroupsImage, producer_id: int, *, is_commit: bool) -> GroupsImage:

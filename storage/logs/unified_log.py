@@ -178,8 +178,9 @@ class UnifiedLog:
         header = stamp(batch, log.end_offset, leader_epoch)
         self.validator.check_segment(header, log.config.segment_bytes)
         batch = Batch(header, batch.buffer, batch.position)
+        producers = self.producers
         prepared = prepare_append(
-            self.producers,
+            producers,
             batch,
             source,
             requires_verification=self.validator.rules.verifies_transactions,
@@ -194,7 +195,7 @@ class UnifiedLog:
             )
         self._write(batch.buffer, [batch.frame()], wall_ms)
         self._take_over(prepared.appends, prepared.completed)
-        self.producers.verifications.end_with(header)
+        producers.verifications.end_with(header)
         append_time_ms = self.validator.append_time_ms(wall_ms)
         return LeaderAppend(
             header.base_offset, header.end_offset, append_time_ms, log.log_start_offset
@@ -274,10 +275,11 @@ class UnifiedLog:
         self, appends: Iterable[ProducerAppend], completed: Iterable[CompletedTransaction]
     ) -> None:
         """Take over what appended batches did to their producers."""
-        self.producers.update(*appends)
+        producers = self.producers
+        producers.update(*appends)
         for transaction in completed:
-            self._producers.note_aborted(transaction, self.producers.complete(transaction))
-        self.producers.note_end(self._log.end_offset)
+            self._producers.note_aborted(transaction, producers.complete(transaction))
+        producers.note_end(self._log.end_offset)
         assert self.high_watermark <= self._log.end_offset, f"INV-UL-1 {self.high_watermark=}"
 
     # -- read -----------------------------------------------------------------------------------

@@ -92,8 +92,12 @@ class MemberDeadlines:
 
     def next_ms(self) -> int | None:
         """The first deadline, None without any."""
-        due = [deadlines.first_ms() for deadlines in self._by_wait.values()]
-        return min((due_ms for due_ms in due if due_ms is not None), default=None)
+        first_ms: int | None = None
+        for deadlines in self._by_wait.values():
+            due_ms = deadlines.first_ms()
+            if due_ms is not None and (first_ms is None or due_ms < first_ms):
+                first_ms = due_ms
+        return first_ms
 
     def take_due(self) -> Due | None:
         """Remove and return a deadline that has come, None without one."""
