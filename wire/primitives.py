@@ -38,16 +38,16 @@ def encode_unsigned_varint(value: int) -> bytes:
 
 def encode_varint(value: int) -> bytes:
     """A signed 32-bit number, zigzag."""
-    if 0 <= value < len(_SMALL_VARINTS):
-        return _SMALL_VARINTS[value]
+    if 0 <= value < len(SMALL_VARINTS):
+        return SMALL_VARINTS[value]
     assert _INT32_MIN <= value <= _INT32_MAX
     return encode_unsigned_varint(((value << 1) ^ (value >> 31)) & 0xFFFF_FFFF)
 
 
 def encode_varlong(value: int) -> bytes:
     """A signed 64-bit number, zigzag."""
-    if 0 <= value < len(_SMALL_VARINTS):
-        return _SMALL_VARINTS[value]
+    if 0 <= value < len(SMALL_VARINTS):
+        return SMALL_VARINTS[value]
     assert _INT64_MIN <= value <= _INT64_MAX
     return encode_unsigned_varint(((value << 1) ^ (value >> 63)) & 0xFFFF_FFFF_FFFF_FFFF)
 
@@ -114,4 +114,5 @@ def skip_tagged_fields(buffer: Buffer, position: int) -> int:
     return position
 
 
-_SMALL_VARINTS: Final = tuple(encode_unsigned_varint(value << 1) for value in range(1 << 12))
+SMALL_VARINTS: Final = tuple(encode_unsigned_varint(value << 1) for value in range(1 << 12))
+"""The first signed numbers, encoded."""

@@ -308,7 +308,7 @@ class _Source:
                 f"if r.{spec.name} != {self.bind('default', spec.default)}:",
                 *_indented(self.write_tag(spec)),
             ]
-        return [*lines, "tags[0] = compact_size(len(tags) - 2)", "out += tags"]
+        return [*lines, "tags[0] = varint_bytes(len(tags) - 1)", "out += tags"]
 
     def write_tag(self, spec: FieldSpec) -> list[str]:
         """Lines that append one tagged field to `tags`, with its number and its size."""

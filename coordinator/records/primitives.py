@@ -12,12 +12,13 @@ from coordinator.records.schema import CoordinatorRecordError
 from metadata import primitives as compact
 from metadata.primitives import raw_bytes as compact_bytes
 from metadata.primitives import string_bytes as compact_string
-from metadata.primitives import unsigned_varint
+from metadata.primitives import unsigned_varint, varint_bytes
 
-__all__ = ["compact_bytes", "compact_string", "unsigned_varint"]
+__all__ = ["compact_bytes", "compact_string", "unsigned_varint", "varint_bytes"]
 
 _SHORT: Final = struct.Struct(">h")
 _LONG: Final = struct.Struct(">i")
+_COUNTS: Final = tuple(map(varint_bytes, range(1, 128)))
 pack_short: Final = _SHORT.pack
 
 
@@ -81,7 +82,8 @@ def long_bytes(content: bytes) -> bytes:
 
 def compact_size(count: int) -> bytes:
     """Count of a compact array."""
-    return compact.varint_bytes(count + 1)
+    assert count >= 0, "null has no count"
+    return _COUNTS[count] if count < len(_COUNTS) else varint_bytes(count + 1)
 
 
 def long_size(count: int) -> bytes:
@@ -97,7 +99,7 @@ def ints(values: Sequence[int]) -> bytes:
 def tagged_bytes(tag: bytes, parts: Sequence[bytes]) -> bytes:
     """A tagged field: its number, which is encoded, its size and its payload."""
     payload = b"".join(parts)
-    return tag + compact.varint_bytes(len(payload)) + payload
+    return tag + varint_bytes(len(payload)) + payload
 
 
 def cut_error(size: int, left: int) -> IndexError:

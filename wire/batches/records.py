@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from wire.errors import CorruptBatchError
-from wire.primitives import encode_varint, encode_varlong, read_varint, read_varlong
+from wire.primitives import SMALL_VARINTS, encode_varint, encode_varlong, read_varint, read_varlong
 from wire.types import Offset
 
 if TYPE_CHECKING:
@@ -131,11 +131,14 @@ def encode_record(
 ) -> bytes:
     """One record with its length."""
     assert offset_delta >= 0
-    if not headers and key is not None and value is not None and not timestamp_delta_ms:
-        sizes = encode_varint(offset_delta), encode_varint(len(key)), encode_varint(len(value))
-        delta, key_size, value_size = sizes
-        body = b"\0\0%b%b%b%b%b\0" % (delta, key_size, key, value_size, value)
-        return encode_varint(len(body)) + body
+    if not (timestamp_delta_ms or headers or key is None or value is None):
+        small = SMALL_VARINTS
+        try:
+            delta, key_size, value_size = small[offset_delta], small[len(key)], small[len(value)]
+            body = b"\0\0%b%b%b%b%b\0" % (delta, key_size, key, value_size, value)
+            return small[len(body)] + body
+        except IndexError:
+            pass  # a number of three bytes
     body = b"".join(
         (
             b"\0",
