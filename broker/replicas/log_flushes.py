@@ -38,13 +38,18 @@ class LogFlushes:
             wait: called where `flush.messages` asks for it; what it returns is called at the end
                 of the flush. The flush of a roll is waited for by nobody, as in Kafka.
         """
-        awaited = [wait()] if wait is not None and self._manager.has_flush_due(*name) else []
         if self._manager.is_settling(name):
-            self._held[name] = self._held.get(name, []) + awaited
+            self._held[name] = self._held.get(name, []) + self._awaiting(name, wait)
             return
         plan = self._manager.flush_after_append(*name)
         if plan is not None:
+            awaited = self._awaiting(name, wait)
             self._flush(name, plan, awaited)
+
+    def _awaiting(
+        self, name: TopicAndPartition, wait: Callable[[], Flushed] | None
+    ) -> list[Flushed]:
+        return [wait()] if wait is not None and self._manager.has_flush_due(*name) else []
 
     def hold(self, name: TopicAndPartition) -> None:
         """Leave the flushes of a log that its copy replaces: they prove nothing of the copy."""
