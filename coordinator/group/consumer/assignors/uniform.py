@@ -44,10 +44,7 @@ class _Homogeneous:
         if not self._topic_ids:
             return {}
         self._collect_unassigned()
-        left = len(self._members)
-        for member_id, member in self._members.items():
-            self._revoke(member_id, member, left)
-            left -= 1
+        self._revoke()
         self._fill()
         return self._targets
 
@@ -66,33 +63,44 @@ class _Homogeneous:
                 if partition not in taken
             ]
 
-    def _revoke(self, member_id: str, member: MemberSpec, left: int) -> None:
-        """Decide what a member keeps, `left` members counting it being undecided."""
-        has_extra = self._extra_count > 0
-        quota = self._quota_min + has_extra
+    def _revoke(self) -> None:
+        """Decide what each member keeps, and which have room."""
+        extra_count, left = self._extra_count, len(self._members)
+        for member_id, member in self._members.items():
+            has_extra = extra_count > 0
+            target, room = self._kept(member.target, self._quota_min + has_extra)
+            if room > 0 and has_extra and left > extra_count:
+                # Another member may already have one more; this one only must take it if the
+                # members that are left are as many as the extra partitions.
+                room -= 1
+                has_extra = False
+            if room > 0:
+                self._unfilled.append((member_id, room))
+            extra_count -= has_extra
+            left -= 1
+            self._targets[member_id] = target
+
+    def _kept(self, target: PartitionsByTopic, quota: int) -> tuple[PartitionsByTopic, int]:
+        """What a member keeps of its target, and how much of its quota is left."""
+        room, topic_ids = quota, self._topic_ids
+        for topic_id, partitions in target.items():
+            room -= len(partitions)
+            if room < 0 or topic_id not in topic_ids:
+                return self._cut(target, quota)
+        return target, room
+
+    def _cut(self, target: PartitionsByTopic, quota: int) -> tuple[PartitionsByTopic, int]:
+        """As `_kept`, of a target that is too large or has topics that are not subscribed."""
         kept: dict[TopicId, tuple[int, ...]] = {}
-        is_changed = False
-        for topic_id, partitions in member.target.items():
+        for topic_id, partitions in target.items():
             if topic_id not in self._topic_ids:
-                is_changed = True
                 continue
-            if len(partitions) > quota:
-                is_changed = True
-                self._unassigned += [(topic_id, partition) for partition in partitions[quota:]]
-                partitions = partitions[:quota]  # noqa: PLW2901 (what is kept of them)
-            quota -= len(partitions)
-            if partitions:
-                kept[topic_id] = partitions
-        if quota > 0 and has_extra and left > self._extra_count:
-            # Another member may already have one more; this one only must take it if the members
-            # that are left are as many as the extra partitions.
-            quota -= 1
-            has_extra = False
-        if quota > 0:
-            self._unfilled.append((member_id, quota))
-        if has_extra:
-            self._extra_count -= 1
-        self._targets[member_id] = kept if is_changed else member.target
+            keep, over = partitions[:quota], partitions[quota:]
+            quota -= len(keep)
+            self._unassigned += [(topic_id, partition) for partition in over]
+            if keep:
+                kept[topic_id] = keep
+        return kept, quota
 
     def _fill(self) -> None:
         """Give the partitions without a member to the members with room."""
