@@ -177,14 +177,9 @@ class UnifiedLog:
         assert isinstance(batch, Batch), f"{source=} is not checked"
         header = stamp(batch, log.end_offset, leader_epoch)
         self.validator.check_segment(header, log.config.segment_bytes)
-        batch = Batch(header, batch.buffer, batch.position)
-        producers = self.producers
-        prepared = prepare_append(
-            producers,
-            batch,
-            source,
-            requires_verification=self.validator.rules.verifies_transactions,
-        )
+        batch, producers = Batch(header, batch.buffer, batch.position), self.producers
+        needed = self.validator.rules.verifies_transactions
+        prepared = prepare_append(producers, batch, source, requires_verification=needed)
         if isinstance(prepared, BatchMetadata):
             return LeaderAppend(
                 prepared.first_offset,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from coordinator.group.consumer.assignors.heterogeneous import assign_heterogeneous
-from coordinator.group.consumer.assignors.spec import GroupSpec, MemberSpec
+from coordinator.group.consumer.assignors.spec import GroupSpec
 from coordinator.group.consumer.member import PartitionsByTopic
 from wire.types import TopicId, TopicIdPartition
 
