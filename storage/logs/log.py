@@ -207,11 +207,9 @@ class Log:
         return self.epoch_cache.assign(epoch, start_offset)
 
     def _must_roll(self, added_bytes: int, frames: list[BatchFrame], wall_ms: int) -> bool:
-        newest_ms = frames[0].max_timestamp_ms
-        if len(frames) > 1:
-            newest_ms = max([frame.max_timestamp_ms for frame in frames])
+        newest_ms = max([frame.max_timestamp_ms for frame in frames])
         append = AppendExtent(added_bytes, frames[-1].last_offset, newest_ms, wall_ms)
-        return roll_reason(self._segments[-1].fill, append, self._roll_rules) is not None
+        return roll_reason(self._active.fill, append, self._roll_rules) is not None
 
     def roll(self, base_offset: int, wall_ms: int) -> None:
         """Begin a new segment, which the next batch goes to."""

@@ -81,7 +81,7 @@ class _Homogeneous:
             self._targets[member_id] = target
 
     def _kept(self, target: PartitionsByTopic, quota: int) -> tuple[PartitionsByTopic, int]:
-        """What a member keeps of its target, and how much of its quota is left."""
+        """The part of its target that a member keeps, and what is left of its quota."""
         room, topic_ids = quota, self._topic_ids
         for topic_id, partitions in target.items():
             room -= len(partitions)
