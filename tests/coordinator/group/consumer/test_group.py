@@ -1,5 +1,7 @@
 """A group as its records tell it: indexes, states, records that no coordinator writes."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -60,6 +62,21 @@ def test_a_member_is_what_its_two_records_say() -> None:
     assert group.assignor_counts == Map({"range": 1})
     assert group.regex_counts == Map({"x": 1})
     assert group.member_id_by_instance == Map({"i": "m1"})
+
+
+@pytest.mark.parametrize("changes", [
+    {"subscribed_topic_names": ("b",)}, {"subscribed_topic_regex": "y"},
+    {"server_assignor": "uniform"}, {"classic": ClassicMemberMetadata(session_timeout_ms=8)},
+])  # fmt: skip
+def test_each_part_of_a_subscription_is_counted_anew(changes: dict[str, Any]) -> None:
+    one = member(
+        "m1", subscribed_topic_names=("a",), subscribed_topic_regex="x", server_assignor="range",
+    )  # fmt: skip
+    other = msgspec.structs.replace(one, **changes)
+    group = after(subscription_record("g", one))
+    changed = group._with_member(msgspec.structs.replace(group.members["m1"], **changes))
+    assert changed == after(subscription_record("g", other))
+    assert changed != group
 
 
 def assignment(member_epoch: int, epochs: tuple[int, ...] | None) -> CoordinatorRecord:

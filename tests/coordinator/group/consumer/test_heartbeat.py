@@ -7,6 +7,7 @@ from coordinator.group.consumer.group import GroupState
 from coordinator.group.consumer.heartbeat import Revocation
 from coordinator.group.consumer.member import MemberState
 from coordinator.group.consumer.settings import ConsumerSettings, GroupSettings
+from coordinator.group.consumer.targets import group_spec
 from coordinator.records.consumer import (
     ClassicMemberMetadata,
     ConsumerGroupMemberMetadataKey,
@@ -171,6 +172,18 @@ def test_a_target_of_nothing_is_recorded_once() -> None:
     assert driver.kinds.count("target") == 2
     driver.beat("m2", subscribed_topic_names=("b",), owned={A: (0,)})
     assert driver.kinds.count("target") == 1, "m1 has nothing as before"
+
+
+def test_assignors_and_records_have_the_members_by_id() -> None:
+    driver = Driver({"a": 12})
+    names = [f"m{number:02}" for number in range(12)]
+    for name in names[::-1]:
+        driver.join(name, "a")
+    spec = group_spec(driver.group, driver.cluster)
+    assert list(spec.members) == names
+    assert [spec.members[name].target for name in names] == [
+        driver.group.targets[name] for name in names
+    ]
 
 
 def test_the_assignor_that_most_prefer_is_taken_and_else_the_first_of_the_config() -> None:
