@@ -36,11 +36,21 @@ RETRY_BACKOFF_MS_MIN: Final = 1
 EVIDENCE_RANK_MS: Final = 50
 """Pre-vote delay per rank after evidence, so that one voter starts first."""
 
-EVIDENCE_RETRY_MS: Final = 50
-"""Minimum pause after a lost evidence round; the pause is uniform in [this, 2 * this]."""
+EVIDENCE_FIRST_RETRY_MS: Final = 4
+"""Minimum pause after the first lost evidence round, doubled after each further one.
 
-EVIDENCE_ROUNDS_MAX: Final = 10
-"""Lost rounds after which only the ordinary time-outs apply."""
+A follower rejects while it has not noticed the failure itself, which beside load comes some
+milliseconds later; a whole EVIDENCE_RETRY_MS would be most of the time without a leader.
+"""
+
+EVIDENCE_RETRY_MS: Final = 50
+"""Longest minimum pause after a lost evidence round; a pause is uniform in [minimum, 2 * minimum].
+
+As long as this one's minimum is the pause of a voter that grants another's pre-vote.
+"""
+
+EVIDENCE_ROUNDS_MAX: Final = 13
+"""Lost rounds after which only the ordinary time-outs apply; about 700 ms."""
 
 EVIDENCE_CANDIDATE_MS: Final = 150
 """Minimum wait of a candidate after evidence for its votes; uniform in [this, 2 * this)."""
@@ -66,6 +76,7 @@ BACKOFF_DOUBLINGS_MAX: Final = 3
 
 assert FETCH_TIMEOUT_MS_MIN // 4 > 0, "a fetch waits for records, however little"
 assert RETRY_BACKOFF_MS_MIN > 0, "no retry is due when its failure is"
+assert 0 < EVIDENCE_FIRST_RETRY_MS <= EVIDENCE_RETRY_MS, "the pauses grow"
 assert EVIDENCE_RANK_MS <= EVIDENCE_RETRY_MS, "the next rank asks before the first asks again"
 assert EVIDENCE_RETRY_MS <= EVIDENCE_CANDIDATE_MS, "a candidate waits longer than a pre-vote"
 assert EVIDENCE_CANDIDATE_MS <= SHUTDOWN_MS_MAX, "leadership is handed over before a stop"

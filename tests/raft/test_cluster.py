@@ -87,8 +87,8 @@ def failover_ms(seed: int, voters: int) -> int:
 )
 def test_failover_on_evidence_is_fast(voters, count):
     times = sorted(failover_ms(seed, voters) for seed in range(count))
-    assert statistics.median(times) <= 150, times
-    assert times[-1] <= 500, times
+    assert statistics.median(times) <= 30, times
+    assert times[-1] <= 50, times  # a voter that has not noticed yet is soon asked again
 
 
 def test_first_election_does_not_wait_for_the_timer():
