@@ -303,7 +303,9 @@ class Connections:
             is_counted = client.kind is ListenerKind.CONTROLLER
             times = Timed(client.received_ns, self.nanoseconds(), is_counted=is_counted)
             self._serve(client, request, self._answered(client, request, times))
-            times.handled_ns = self.nanoseconds()
+            if times.handled_ns is None:  # answered later: what it has cost here leaves with that
+                times.handled_ns = self.nanoseconds()
+                client.spent_ns += times.handled_ns - times.begun_ns
             if self._clients.get(client.connection_id) is not client:
                 return
         else:
@@ -346,7 +348,7 @@ class Connections:
             if self._clients.get(client.connection_id) is not client:
                 return
             connection, times.answered_ns = client.connection, self.nanoseconds()
-            if client.is_taking:
+            if times.handled_ns is None:
                 client.spent_ns += times.answered_ns - times.begun_ns
                 times.handled_ns = times.answered_ns
             was_full = not client.is_taking and not connection.wants_bytes

@@ -175,11 +175,16 @@ class ClientQuotas:
             self.produce.is_enabled or self.fetch.is_enabled or self.request.is_enabled
         )
 
-    def spend(self, caller: Caller, client_id: str | None, spent_ns: int) -> int:
-        """Record the time of a request that another thread has handled; its throttle time."""
-        throttle_ms = self.request.record(caller, client_id, spent_ns * PERCENT_PER_NS)
-        if throttle_ms:
-            self.request.throttled(caller, client_id, throttle_ms)
+    def spend(self, caller: Caller, client_id: str | None, spent_ns: int, told_ms: int = 0) -> int:
+        """Record the time of a request that another thread has handled; its throttle time.
+
+        It is at least `told_ms`, the throttle time of the controller that answered the request.
+        """
+        request = self.request
+        own_ms = request.record(caller, client_id, spent_ns * PERCENT_PER_NS)
+        throttle_ms = max(own_ms, told_ms)
+        if throttle_ms and request.is_enabled:
+            request.throttled(caller, client_id, throttle_ms)
         return throttle_ms
 
     def exempt(self, percent: float) -> None:

@@ -33,14 +33,15 @@ class Served:
 
     def _serve(self, client: object, request: object, answered: Any) -> None:
         handling_ns = self.handling_ns.pop(0)
-        if handling_ns is None:
+        if handling_ns is None or handling_ns < 0:
+            self.now_ns -= handling_ns or 0
             self.kept.append(answered)
         else:
             self.now_ns += handling_ns
             answered(BODY)
 
     def receive(self, *handling_ns: int | None) -> list[int]:
-        """Times of the answers to requests that take these."""
+        """Times of the answers to requests that take these; below 0 they are answered later."""
         self.handling_ns = list(handling_ns)
         self.connections.received(1, REQUEST * len(handling_ns))
         return self.sent()
@@ -69,6 +70,34 @@ def test_answers_that_wait_for_an_earlier_one_leave_with_their_time() -> None:
     served.now_ns += 1_000
     served.kept[0](BODY)
     assert served.sent() == [50], "not the time for which the first waited"
+
+
+def test_what_is_answered_later_leaves_with_the_time_of_its_handler_alone() -> None:
+    served = timed()
+    assert served.receive(-40, -5, 20) == []
+    served.now_ns += 1_000
+    for kept in reversed(served.kept):
+        kept(BODY)
+    assert served.sent() == [65]
+    assert served.receive(7) == [7]
+
+
+def test_a_later_request_does_not_pay_for_the_wait_of_one_that_it_answers() -> None:
+    served = timed()
+    served.receive(-40)
+    served.now_ns += 1_000
+    kept = served.kept.pop()
+    served.connections.opened(2, "PLAINTEXT", "127.0.0.1")
+    client = served.connections
+    serve = client._serve  # the answer comes while the handler of the next request runs
+
+    def serving(of: Any, request: Any, answered: Any) -> None:
+        client._serve = serve
+        kept(BODY)
+        serve(of, request, answered)
+
+    client._serve = serving
+    assert served.receive(5) == [40, 5]
 
 
 def test_a_step_ends_behind_the_answer_that_exceeds_its_bytes(monkeypatch: Any) -> None:

@@ -1,19 +1,27 @@
 """The quota of time charges what the kernel answers, and its answers say the throttle time."""
 
 import struct
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from immutables import Map
 
-from broker.clients.kernel_answers import FIELD, Asked, KernelAnswer, asked, with_throttle_time
+from broker.clients.kernel_answers import (
+    FIELD,
+    Asked,
+    KernelAnswer,
+    asked,
+    told_throttle_ms,
+    with_throttle_time,
+)
 from broker.clients.request_metrics import RequestMetrics
 from broker.effects import SetReading
 from network.clock import Now
+from quorum_controller.security.authorization import Caller
 from tests.broker.fronts import Fronts, api_versions, request
-from wire.api_keys import API_VERSIONS, DESCRIBE_QUORUM, METADATA
+from wire.api_keys import API_VERSIONS, CREATE_TOPICS, DESCRIBE_QUORUM, METADATA
 from wire.api_table import SCHEMAS
 from wire.connections.framing import frame
 from wire.messages import codec
@@ -116,6 +124,61 @@ def test_answers_that_come_together_are_charged_once():
     assert answered(fronts, 6 * SECOND_NS, count=2) == [timedelta(0)] * 2
     (rate,) = fronts.quotas.request.rates(9)
     assert rate.rate == 60
+
+
+def created(throttle_ms: int, version: int = 7) -> bytes:
+    """An answer of the controller to CreateTopics."""
+    body = default_entity(codec.newest(CREATE_TOPICS, "response").CreateTopicsResponse)
+    body = replace(body, throttle_time=timedelta(milliseconds=throttle_ms))
+    return codec.encode_response(CREATE_TOPICS, version, 7, body)
+
+
+def throttled(fronts: Fronts, told_ms: int, spent_ns: int) -> int:
+    """Throttle time in an answer to CreateTopics, of which the controller tells `told_ms`."""
+    asked_for = codec.default_request(CREATE_TOPICS)
+    fronts.receive(bytearray(codec.encode_request(CREATE_TOPICS, 7, 7, "client", asked_for)))
+    fronts.front.kernel_bytes(1, frame(created(told_ms)), spent_ns)
+    fronts.front.go_on()
+    body: Any = codec.decode_response(CREATE_TOPICS, 7, fronts.sent()[4:])[1]
+    return body.throttle_time // timedelta(milliseconds=1)
+
+
+def test_the_throttle_time_of_the_controller_holds_without_any_quota_here():
+    fronts = Fronts()
+    fronts.open()
+    fronts.taken()
+    assert throttled(fronts, 700, SECOND_NS) == 700
+    assert fronts.of(SetReading)[-1] == SetReading(1, is_wanted=False)
+    fronts.clock.set(Now(fronts.clock.now_ms + 699, 0))
+    fronts.front.tick()
+    fronts.front.go_on()
+    assert fronts.of(SetReading)[-1] == SetReading(1, is_wanted=False)
+    fronts.clock.set(Now(fronts.clock.now_ms + 1, 0))
+    fronts.front.tick()
+    fronts.front.go_on()
+    assert fronts.of(SetReading)[-1] == SetReading(1, is_wanted=True)
+    assert not list(fronts.quotas.request._rates)
+
+
+@pytest.mark.parametrize(("told_ms", "said_ms"), [(0, 1_000), (999, 1_000), (1_001, 1_001)])
+def test_the_longer_throttle_time_counts(told_ms: int, said_ms: int):
+    fronts = limited(request_percentage=1)
+    assert throttled(fronts, told_ms, 100 * SECOND_NS) == said_ms
+    (rate,) = fronts.quotas.request.rates(9)
+    assert rate.throttle_ms == said_ms
+
+
+@pytest.mark.parametrize("version", [2, 4, 5, 7])
+def test_what_the_controller_tells_is_found_in_each_version(version: int) -> None:
+    told = told_throttle_ms(Asked(CREATE_TOPICS, version, None, TIMES), created(700, version))
+    assert told == 700
+    assert told_throttle_ms(Asked(API_VERSIONS, 99, None, TIMES), bytes(9)) == 0
+
+
+def test_an_answer_that_tells_the_throttle_time_already_stays_as_it_is() -> None:
+    asked_for, answer = Asked(CREATE_TOPICS, 7, "client", TIMES), created(700)
+    quotas, caller = limited(request_percentage=1).quotas, Caller()
+    assert KernelAnswer(asked_for, 0, 0).charged(quotas, caller, asked_for, answer) is answer
 
 
 def test_without_a_quota_of_time_nothing_is_charged():
