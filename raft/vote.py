@@ -78,6 +78,8 @@ def _grant(state: RaftState, request: VoteRequest) -> bool:
     theirs = OffsetAndEpoch(Offset(request.last_end_offset), request.last_epoch)
     is_up_to_date = not theirs.is_before(state.log.last_position)
     if request.pre_vote:
+        if not is_up_to_date:
+            state.fast_election.overtake(request.replica_id, state.now_ms)
         return _grant_pre_vote(state, is_up_to_date=is_up_to_date)
     role = state.role
     if not isinstance(role, Unattached | Prospective):
