@@ -51,7 +51,7 @@ def test_a_client_follows_to_topics_that_exist_alone():
 
 
 def test_clients_tell_the_epoch_of_the_leader_that_answers_them():
-    """Where it is over since all in sync lost their power, what they are told is no promise."""
+    """If it was over when all in sync lost their power, what they are told is no promise."""
     settings = quiet_settings(voter_count=1, observer_count=0, hands_over=False, has_groups=True)
     world = RecordsWorld(settings, Streams(1), [])
     world.start()
