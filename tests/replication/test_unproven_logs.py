@@ -1,4 +1,4 @@
-"""Logs that a start cannot prove to be what their leader has: a follower fetches that part again."""
+"""Logs that a start cannot prove to be their leader's: a follower fetches that part again."""
 
 import pytest
 

@@ -53,7 +53,7 @@ def contents(host: Host) -> bytes:
 
 
 def contents_at(host: Host, offset: int) -> bytes:
-    """What one segment has from an offset on."""
+    """The batches of one segment from an offset on."""
     log = host.local.manager.get("a", 0)
     assert log is not None
     return log.log.read(offset, 1 << 20)
