@@ -72,6 +72,7 @@ def ended_transactions(
             if _is_marker(header):
                 first = opened.pop(header.producer_id, None)
                 if first is not None and header.last_offset >= high_watermark:
+                    assert first < header.last_offset, f"{header=} begins at {first}"
                     ended.append(EndedTransaction(header.producer_id, first, header.last_offset))
             elif header.is_transactional and not header.is_control:
                 opened.setdefault(header.producer_id, header.base_offset)

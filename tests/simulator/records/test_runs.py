@@ -73,9 +73,13 @@ def test_nodes_that_end_lose_nothing():
 
 
 def test_replicas_without_power_all_at_once_may_lose_records_and_say_so():
+    """The first seed in which records had a leader then: another one after a change of a step."""
     plan = [down(1_500_000, "all_down", 1, 2, 3)]
-    outcome = run_records(2, replace(OPTIONS, duration_us=2_500_000), plan=plan)
-    assert outcome.invariant is None, outcome.text
+    for seed in range(2, 10):
+        outcome = run_records(seed, replace(OPTIONS, duration_us=2_500_000), plan=plan)
+        assert outcome.invariant is None, outcome.text
+        if "isr_lost_power" in outcome.marks:
+            break
     assert outcome.marks["isr_lost_power"] >= 1
 
 
