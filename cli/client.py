@@ -4,6 +4,7 @@
 bodies have kio's newest shape in both directions.
 """
 
+import select
 import socket
 from typing import Any, Final
 
@@ -64,13 +65,34 @@ class Client:
         Raises:
             ClusterError: the connection broke, or the node does not serve the API.
         """
+        self.begin(api_key, body)
+        while not (responses := self._receive()):
+            pass
+        return responses[0].body
+
+    def begin(self, api_key: int, body: Any) -> None:
+        """Send one request whose response is waited for by `poll`.
+
+        Raises:
+            ClusterError: the connection broke, or the node does not serve the API.
+        """
         try:
             _, content = self._connection.request(api_key, body)
         except LocalProtocolError as error:
             raise self._not_served(api_key) from error
         self._send(content)
-        while not (responses := self._receive()):
-            pass
+
+    def poll(self, timeout_s: float) -> Any:
+        """The response to the request that was begun; None if it is not there in time.
+
+        Raises:
+            ClusterError: the connection broke.
+        """
+        responses: list[Response] = []
+        while not responses:
+            if not select.select([self._socket], [], [], timeout_s)[0]:
+                return None
+            responses = self._receive()
         return responses[0].body
 
     def send(self, api_key: int, body: Any) -> None:

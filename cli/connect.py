@@ -132,6 +132,20 @@ class Cluster:
         """The version that is used of an API at a node; -1 for none."""
         return self._client(node).version_of(api_key)
 
+    def begin(self, api_key: int, body: Any, node: int) -> "PendingCall":
+        """Send one request over a connection of its own, where nothing waits behind it.
+
+        Raises:
+            ClusterError: the connection broke, the node is unknown or does not serve the API.
+        """
+        client = self._opened(node)
+        try:
+            client.begin(api_key, body)
+        except BaseException:
+            client.close()
+            raise
+        return PendingCall(client)
+
     def _forget(self, node: int | None) -> None:
         """Close a connection that failed: the next call opens a new one."""
         client = self._clients.pop(node, None)
@@ -142,13 +156,17 @@ class Cluster:
         if node is None and node not in self._clients:
             self._clients[None] = _first(self._given, self._timeout_s)
         if node not in self._clients:
-            from cli.client import Client  # noqa: PLC0415  # loads the protocol
-
-            address = self._addresses()[1].get(node or 0)
-            if address is None:
-                raise UnreachableError(f"node {node} is not known to the cluster")
-            self._clients[node] = Client(*address, self._timeout_s)
+            self._clients[node] = self._opened(node or 0)
         return self._clients[node]
+
+    def _opened(self, node: int) -> "Client":
+        """A new connection to a node."""
+        from cli.client import Client  # noqa: PLC0415  # loads the protocol
+
+        address = self._addresses()[1].get(node)
+        if address is None:
+            raise UnreachableError(f"node {node} is not known to the cluster")
+        return Client(*address, self._timeout_s)
 
     def _addresses(self) -> tuple[int, dict[int, tuple[str, int]]]:
         """Id of the active controller (-1 if unknown), and the addresses of the nodes."""
@@ -171,6 +189,26 @@ class Cluster:
         with contextlib.suppress(ClusterError):
             self._clients[None] = Client(*address, self._timeout_s)
             first.close()
+
+
+class PendingCall:
+    """A request that was sent, and the connection that its answer comes over."""
+
+    def __init__(self, client: "Client") -> None:
+        """A request that was begun; the connection is closed with it."""
+        self._client = client
+
+    def poll(self, timeout_ms: int) -> Any:
+        """The answer; None if it is not there in time.
+
+        Raises:
+            ClusterError: the connection broke.
+        """
+        return self._client.poll(timeout_ms / 1000)
+
+    def close(self) -> None:
+        """Wait no longer."""
+        self._client.close()
 
 
 def _first(addresses: Sequence[tuple[str, int]], timeout_s: float) -> "Client":

@@ -4,6 +4,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -197,3 +198,58 @@ def test_a_node_that_the_cluster_does_not_name(listen: Listen) -> None:
         pytest.raises(UnreachableError, match="node 7 is not known"),
     ):
         cluster.call(METADATA, default_request(METADATA), 7)
+
+
+def test_a_held_answer_is_waited_for_in_pieces_over_its_own_connection() -> None:
+    table = apis(ListenerKind.BROKER, [DESCRIBE_CLUSTER, METADATA])
+    module, held = newest(DESCRIBE_CLUSTER, "response"), threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(5)
+        port = server.getsockname()[1]
+        node = replace(
+            default_entity(module.DescribeClusterBroker),
+            broker_id=7, host="127.0.0.1", port=port,
+        )  # fmt: skip
+        bodies = {
+            DESCRIBE_CLUSTER: replace(
+                default_entity(module.DescribeClusterResponse), brokers=(node,)
+            ),
+            METADATA: default_entity(newest(METADATA, "response").MetadataResponse),
+        }
+
+        def serve(connection: socket.socket, *, holds: bool) -> None:
+            protocol = ServerConnection(table, 10_000)
+            with connection:
+                while received := connection.recv(1000):
+                    for request in protocol.receive(received):
+                        assert not holds or request.api_key != METADATA or held.wait(5)
+                        body = bodies.get(request.api_key) or api_versions_body(table)
+                        connection.sendall(protocol.respond(request.reply_slot, body))
+
+        def run() -> None:
+            threads = []
+            for holds in (False, True, True):
+                connection, _ = server.accept()
+                threads.append(
+                    threading.Thread(target=serve, args=[connection], kwargs={"holds": holds})
+                )
+                threads[-1].start()
+            for thread in threads:
+                thread.join(5)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        with Cluster([("127.0.0.1", port)], is_controllers=False) as cluster:
+            pending = cluster.begin(METADATA, default_request(METADATA), 7)
+            assert pending.poll(0) is None
+            assert cluster.call(METADATA, default_request(METADATA)) is not None
+            assert pending.poll(1) is None
+            held.set()
+            assert pending.poll(5000) == bodies[METADATA]
+            pending.close()
+            with pytest.raises(UnreachableError, match="node 8 is not known"):
+                cluster.begin(METADATA, default_request(METADATA), 8)
+            with pytest.raises(ClusterError, match="does not serve CreateTopics"):
+                cluster.begin(CREATE_TOPICS, default_request(CREATE_TOPICS), 7)
+        thread.join(5)
+        assert not thread.is_alive(), "all connections are closed"

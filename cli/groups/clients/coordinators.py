@@ -6,10 +6,11 @@ apache/kafka: clients/.../admin/internals/CoordinatorStrategy.java
 from collections.abc import Callable
 from typing import Any, Final
 
-from cli.connect import Api, ClusterError, UnreachableError, newest
+from cli.connect import ClusterError, UnreachableError, newest
 from cli.groups.clients.descriptions import Node
 from cli.kafka_errors import exception_text
 from cli.records.clients.clock import Backoff, Clock
+from cli.records.clients.records_api import RecordsApi
 
 FIND_COORDINATOR: Final = 10
 GROUP_KEY: Final = 0
@@ -18,6 +19,8 @@ LOADING: Final = 14
 MOVED: Final = frozenset({15, 16})
 """COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: it has to be found again."""
 BACKOFF_MS: Final = 100
+WITH_IDS: Final = 10
+"""Version of OffsetFetch and OffsetCommit from which topics have ids."""
 
 
 class GroupError(ClusterError):
@@ -32,7 +35,7 @@ class GroupError(ClusterError):
 class Coordinators:
     """Coordinators of groups, as far as they are known."""
 
-    def __init__(self, api: Api, clock: Clock, timeout_ms: int) -> None:
+    def __init__(self, api: RecordsApi, clock: Clock, timeout_ms: int) -> None:
         """Nothing is asked yet.
 
         Args:
@@ -45,7 +48,14 @@ class Coordinators:
         self._timeout_ms = timeout_ms
         self._known: dict[str, Node] = {}
 
-    def ask(self, group: str, api_key: int, body: Any, code_of: Callable[[Any], int]) -> Any:
+    def ask(
+        self,
+        group: str,
+        api_key: int,
+        body: Any,
+        code_of: Callable[[Any], int],
+        version_min: int = 0,
+    ) -> Any:
         """The answer of a group's coordinator.
 
         Args:
@@ -53,16 +63,18 @@ class Coordinators:
             api_key: The API.
             body: Of the request, kio's newest.
             code_of: Function from an answer to its error code.
+            version_min: Of the API, which the body cannot do without.
 
         Raises:
             GroupError: there was no coordinator in time, or no answer from it.
-            ClusterError: the coordinator does not serve the API.
+            ClusterError: the coordinator does not serve the API in such a version.
         """
         limit_ms = self._clock.now_ms() + self._timeout_ms
         backoff = Backoff(self._clock, BACKOFF_MS)
         while True:
             try:
                 node = self.of(group, limit_ms)
+                check_version(self._api, api_key, node.id, version_min)
                 answer = self._api.call(api_key, body, node.id)
                 code = code_of(answer)
                 if code != LOADING and code not in MOVED:
@@ -111,3 +123,19 @@ class Coordinators:
         if not int(row.error_code):
             self._known[group] = Node(int(row.node_id), str(row.host), int(row.port))
         return int(row.error_code), row.error_message
+
+
+def check_version(api: RecordsApi, api_key: int, node: int, version_min: int) -> None:
+    """Refuse a broker that is too old for a request.
+
+    Raises:
+        ClusterError: it is.
+        UnreachableError: it cannot be asked.
+    """
+    if version_min and api.version_of(api_key, node) < version_min:
+        from wire.api_table import api_name  # noqa: PLC0415  # loads the protocol
+
+        raise ClusterError(
+            f"broker {node} does not know {api_name(api_key)} {version_min}, "
+            "which Kafka has from 4.1 on"
+        )

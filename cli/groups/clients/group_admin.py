@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from cli.connect import ClusterError, check, described_cluster, newest
-from cli.groups.clients.coordinators import Coordinators, GroupError
+from cli.groups.clients.coordinators import WITH_IDS, Coordinators, GroupError
 from cli.groups.clients.descriptions import (
     Committed,
     Described,
@@ -27,7 +27,6 @@ LIST_GROUPS: Final = 16
 DELETE_GROUPS: Final = 42
 OFFSET_DELETE: Final = 47
 CONSUMER_GROUP_DESCRIBE: Final = 69
-BY_ID_VERSION: Final = 10
 UNSUPPORTED_VERSION: Final = 35
 GROUP_ID_NOT_FOUND: Final = 69
 CONSUMER_TYPES: Final = ("Consumer", "Classic")
@@ -131,7 +130,6 @@ class GroupAdmin:
         Raises:
             GroupError: the coordinator refuses.
         """
-        self._check_ids(group, OFFSET_FETCH)
         module = newest(OFFSET_FETCH)
         request = module.OffsetFetchRequest(
             groups=(
@@ -142,7 +140,7 @@ class GroupAdmin:
             require_stable=False,
         )
         answer = self._coordinators.ask(
-            group, OFFSET_FETCH, request, lambda answer: int(answer.groups[0].error_code)
+            group, OFFSET_FETCH, request, lambda answer: int(answer.groups[0].error_code), WITH_IDS
         )
         (row,) = answer.groups
         if int(row.error_code):
@@ -164,7 +162,6 @@ class GroupAdmin:
         Raises:
             GroupError: the coordinator refuses.
         """
-        self._check_ids(group, OFFSET_COMMIT)
         topics = described_topics(self._api, sorted({p.topic for p in offsets}))
         module = newest(OFFSET_COMMIT)
         request = module.OffsetCommitRequest(
@@ -189,7 +186,7 @@ class GroupAdmin:
                 for name in topics
             ),
         )
-        answer = self._coordinators.ask(group, OFFSET_COMMIT, request, commit_code)
+        answer = self._coordinators.ask(group, OFFSET_COMMIT, request, commit_code, WITH_IDS)
         names = _names(topics)
         failed = {
             Partition(names[topic.topic_id], int(row.partition_index)): int(row.error_code)
@@ -247,27 +244,6 @@ class GroupAdmin:
             for topic in answer.topics
             for row in topic.partitions
         }
-
-    def _check_ids(self, group: str, api_key: int) -> None:
-        """Refuse a broker that knows topics of offsets by name alone.
-
-        Raises:
-            ClusterError: it is such a broker.
-        """
-        check_ids(self._api, api_key, self._coordinators.of(group).id)
-
-
-def check_ids(api: RecordsApi, api_key: int, node: int) -> None:
-    """Refuse a broker that knows topics of offsets by name alone.
-
-    Raises:
-        ClusterError: it is such a broker.
-    """
-    if api.version_of(api_key, node) < BY_ID_VERSION:
-        name = "OffsetFetch" if api_key == OFFSET_FETCH else "OffsetCommit"
-        raise ClusterError(
-            f"broker {node} does not know {name} {BY_ID_VERSION}, which Kafka has from 4.1 on"
-        )
 
 
 def commit_code(answer: Any) -> int:

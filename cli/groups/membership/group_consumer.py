@@ -11,8 +11,12 @@ from typing import Any, Final
 from uuid import UUID
 
 from cli.connect import ClusterError, UnreachableError
-from cli.groups.clients.coordinators import MOVED, TIMED_OUT, Coordinators, GroupError
-from cli.groups.clients.group_admin import check_ids, commit_code
+from cli.groups.clients.coordinators import (
+    WITH_IDS,
+    Coordinators,
+    GroupError,
+)
+from cli.groups.clients.group_admin import commit_code
 from cli.groups.membership.actions import (
     AGAIN,
     RETRY_BACKOFF_MS,
@@ -31,6 +35,8 @@ from cli.groups.membership.actions import (
 )
 from cli.groups.membership.classic import ClassicMember
 from cli.groups.membership.consumer import ConsumerMember
+from cli.groups.membership.coordinator_link import CoordinatorLink, NobodyError
+from cli.groups.membership.held import HeldRequest
 from cli.groups.membership.requests import (
     OFFSET_COMMIT,
     OFFSET_FETCH,
@@ -57,14 +63,6 @@ NOT_YET: Final = frozenset({88, STALE_MEMBER_EPOCH}) | AGAIN
 """UNSTABLE_OFFSET_COMMIT too: the request succeeds later."""
 
 Told = Callable[[frozenset[Partition]], None]
-
-
-PATIENCE_MS: Final = 3_000
-"""Time for which a coordinator may be absent without a word: the first look creates its topic."""
-
-
-class _NobodyError(Exception):
-    """There is no coordinator for now."""
 
 
 class Subscription:
@@ -136,16 +134,18 @@ class GroupConsumer:
         self._unplaced: frozenset[Partition] = frozenset()
         """Assigned, and not read yet: the committed offsets are not known."""
         self._place_ms = 0
-        self._alone_since_ms: int | None = None
-        """Time since which there is no coordinator; None while there is one."""
-        self._is_told = False
-        """There was no coordinator the last time, and that is told."""
+        self._held: HeldRequest | None = None
+        """On its way; until it is answered the member does nothing else."""
         self._epochs: dict[Partition, int] = {}
         self._committed: dict[Partition, int] = {}
         self.on_assigned: Told = lambda _partitions: None
         self.on_revoked: Told = lambda _partitions: None
         self.on_problem: Callable[[str], None] = lambda _text: None
         """Told of what is tried again: a commit that failed."""
+        self._link = CoordinatorLink(api, config, clock, self._coordinators, self._tell_problem)
+
+    def _tell_problem(self, text: str) -> None:
+        self.on_problem(text)
 
     @property
     def assigned(self) -> Collection[Partition]:
@@ -168,11 +168,14 @@ class GroupConsumer:
         while True:
             self._do_due()
             now_ms = self._clock.now_ms()
-            due_ms = min(self._member.due_ms(), self._refresh_ms)
-            if self._unplaced:
-                due_ms = min(due_ms, self._place_ms)
-            wake_ms = max(now_ms, min(limit_ms, due_ms))
-            self._unread = self._fetcher.poll(wake_ms - now_ms)
+            if self._held is not None:
+                self._await(self._held, max(0, limit_ms - now_ms))
+            else:
+                due_ms = min(self._member.due_ms(), self._refresh_ms)
+                if self._unplaced:
+                    due_ms = min(due_ms, self._place_ms)
+                wake_ms = max(now_ms, min(limit_ms, due_ms))
+                self._unread = self._fetcher.poll(wake_ms - now_ms)
             if self._unread or self._clock.now_ms() >= limit_ms:
                 return list(self._unread)
 
@@ -203,18 +206,22 @@ class GroupConsumer:
         revoked = frozenset(self.assigned) | self._unplaced
         if revoked:
             self.on_revoked(revoked)
+        if self._held is not None:
+            self._end_held(self._held)
         goodbye = self._member.leave()
         if goodbye is not None:
             assert isinstance(goodbye, Leave | ConsumerHeartbeat)
             # without an answer the session ends by itself
-            with contextlib.suppress(ClusterError, MemberError, _NobodyError):
-                self._ask(*request_of(goodbye, self._config))
+            with contextlib.suppress(ClusterError, MemberError, NobodyError):
+                self._link.ask(request_of(goodbye, self._config))
 
     def _refresh_after_ms(self, topics: tuple[str, ...]) -> int:
         return self._config.metadata_max_age_ms if topics else NO_TOPICS_BACKOFF_MS
 
     def _do_due(self) -> None:
         """Do all that is due now."""
+        if self._is_held():
+            return
         self._refresh()
         if self._config.enable_auto_commit and self._clock.now_ms() >= self._commit_ms:
             self._commit_ms = self._clock.now_ms() + self._config.auto_commit_interval_ms
@@ -233,7 +240,31 @@ class GroupConsumer:
                     self._give_up(action.partitions)
                 case _:
                     self._perform(action)
+                    if self._is_held():
+                        return
         self._place()
+
+    def _is_held(self) -> bool:
+        """True if a request is not answered yet."""
+        if self._held is not None:
+            self._await(self._held, 0)
+        return self._held is not None
+
+    def _await(self, held: HeldRequest, wait_ms: int) -> None:
+        """Wait so long for the answer to a request, and tell the member of it."""
+        try:
+            answer = self._link.answer(held, wait_ms)
+        except NobodyError as error:
+            self._end_held(held)
+            self._fail(error)
+            return
+        if answer is not None:
+            self._end_held(held)
+            self._tell(held.action, answer)
+
+    def _end_held(self, held: HeldRequest) -> None:
+        held.close()
+        self._held = None
 
     def _refresh(self) -> None:
         """Learn of new topics and partitions when that is due."""
@@ -268,56 +299,19 @@ class GroupConsumer:
                 topics = described_topics(self._api).values()
                 self._member.named({t.id: t.name for t in topics if t.id in action.ids})
                 return
-            answer = self._ask(*request_of(action, self._config))
-        except (_NobodyError, UnreachableError) as error:
-            self._tell_of_absence(error)
-            self._member.failed(self._clock.now_ms())
+            if isinstance(action, Join | Sync):
+                self._held = self._link.hold(action)
+                return
+            answer = self._link.ask(request_of(action, self._config))
+        except (NobodyError, UnreachableError) as error:
+            self._fail(error)
             return
-        self._alone_since_ms = None
         self._tell(action, answer)
 
-    def _tell_of_absence(self, error: Exception) -> None:
-        """Say once that there is no coordinator, when its topic cannot just have been created."""
-        now_ms = self._clock.now_ms()
-        if self._alone_since_ms is None:
-            self._alone_since_ms, self._is_told = now_ms, False
-        if not self._is_told and now_ms >= self._alone_since_ms + PATIENCE_MS:
-            self._is_told = True
-            self.on_problem(f"No coordinator of group {self._config.group_id} yet: {error}")
-
-    def _ask(self, api_key: int, body: Any, code_of: Callable[[Any], int] = code_of) -> Any:
-        """One request to the coordinator, for those who repeat it later.
-
-        Raises:
-            _NobodyError: there is no coordinator now.
-            MemberError: the group is refused.
-            ClusterError: the coordinator does not serve the API.
-        """
-        node_id = self._coordinator()
-        try:
-            answer = self._api.call(api_key, body, node_id)
-        except UnreachableError as error:
-            self._coordinators.forget(self._config.group_id)
-            raise _NobodyError(str(error)) from error
-        if code_of(answer) in MOVED:
-            self._coordinators.forget(self._config.group_id)
-        return answer
-
-    def _coordinator(self) -> int:
-        """Id of the coordinator.
-
-        Raises:
-            _NobodyError: there is none now.
-            MemberError: the group is refused.
-        """
-        try:
-            return self._coordinators.of(self._config.group_id, self._clock.now_ms()).id
-        except GroupError as error:
-            if error.code == TIMED_OUT:
-                raise _NobodyError(str(error)) from error
-            raise MemberError(error.code) from error
-        except UnreachableError as error:
-            raise _NobodyError(str(error)) from error
+    def _fail(self, error: Exception) -> None:
+        """There is no coordinator: the member tries again."""
+        self._link.tell_of_absence(error)
+        self._member.failed(self._clock.now_ms())
 
     def _tell(
         self, action: Join | Sync | Heartbeat | ConsumerHeartbeat | Leave, answer: Any
@@ -344,7 +338,7 @@ class GroupConsumer:
         self._place_ms = now_ms + RETRY_BACKOFF_MS
         try:
             offsets = self._committed_offsets(self._unplaced)
-        except (_NobodyError, UnreachableError):
+        except (NobodyError, UnreachableError):
             return
         if offsets is None:
             return
@@ -364,7 +358,7 @@ class GroupConsumer:
         """Committed offsets of the partitions; None if they are not known yet.
 
         Raises:
-            _NobodyError: there is no coordinator now.
+            NobodyError: there is no coordinator now.
             MemberError: the coordinator refuses.
         """
         topics = self._topics(partitions)
@@ -373,12 +367,11 @@ class GroupConsumer:
         for partition in sorted(partitions):
             if not topics[partition.topic].error_code:
                 wanted.setdefault(topics[partition.topic].id, []).append(partition.number)
-        check_ids(self._api, OFFSET_FETCH, self._coordinator())
         request = committed_request(
             self._config, self._member.member_id, self._member.generation, wanted,
             is_stable=self._fetching.isolation_level == READ_COMMITTED,
         )  # fmt: skip
-        answer = self._ask(OFFSET_FETCH, request, _fetch_code)
+        answer = self._link.ask((OFFSET_FETCH, request), _fetch_code, WITH_IDS)
         code = _fetch_code(answer)
         if code in NOT_YET:
             return None
@@ -431,12 +424,11 @@ class GroupConsumer:
         if not offsets:
             return {}
         group = self._config.group_id
-        check_ids(self._api, OFFSET_COMMIT, self._coordinators.of(group).id)
         places = self._by_id(offsets)
         request = commit_request(
             self._config, self._member.member_id, self._member.generation, places
         )
-        answer = self._coordinators.ask(group, OFFSET_COMMIT, request, commit_code)
+        answer = self._coordinators.ask(group, OFFSET_COMMIT, request, commit_code, WITH_IDS)
         names = {topic.id: name for name, topic in self._topics(offsets.keys()).items()}
         taken = {
             Partition(names[topic.topic_id], int(row.partition_index))

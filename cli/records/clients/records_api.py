@@ -5,6 +5,22 @@ from typing import Any, Protocol
 from cli.connect import Api
 
 
+class Pending(Protocol):
+    """A request that was sent, and is not answered at once."""
+
+    def poll(self, timeout_ms: int) -> Any:
+        """The answer; None if it is not there in time.
+
+        Raises:
+            UnreachableError: the connection broke.
+        """
+        ...
+
+    def close(self) -> None:
+        """Wait no longer."""
+        ...
+
+
 class RecordsApi(Api, Protocol):
     """Calls to nodes, and what records need besides: requests that nobody answers."""
 
@@ -14,4 +30,8 @@ class RecordsApi(Api, Protocol):
 
     def version_of(self, api_key: int, node: int) -> int:
         """The version that a call to this node uses; -1 if it does not serve the API."""
+        ...
+
+    def begin(self, api_key: int, body: Any, node: int) -> Pending:
+        """Send a request that the node may hold for minutes: JoinGroup, SyncGroup."""
         ...

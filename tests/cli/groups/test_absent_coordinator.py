@@ -3,7 +3,7 @@
 import pytest
 
 from cli.groups.membership.actions import GroupConfig, MemberError
-from cli.groups.membership.group_consumer import PATIENCE_MS
+from cli.groups.membership.coordinator_link import PATIENCE_MS
 from tests.cli.groups.group_broker import FIND_COORDINATOR
 from tests.cli.groups.member_broker import HEARTBEAT
 from tests.cli.groups.test_group_consumer import BOTH, CLASSIC, THREE, Reader, broker, changed

@@ -322,6 +322,15 @@ def test_it_is_asked_until_the_timeout() -> None:
     assert "No answer about group idle in time: h:1: Connection refused" in out
 
 
+@pytest.mark.parametrize("words", [("--delete",), ("--describe",)])
+def test_a_coordinator_that_cannot_be_reached_is_found_again(words: tuple[str, ...]) -> None:
+    made = broker()
+    made.refused = [FIND_COORDINATOR]
+    made.refused_count = int(words == ("--describe",))
+    assert "refused" not in told(made, *words, "--group", "idle")
+    assert (made.refused, made.refused_count) == ([], 0)
+
+
 def test_refusals_of_the_coordinator() -> None:
     made = broker()
     made.errors = [(FIND_COORDINATOR, 30)]

@@ -265,6 +265,21 @@ def test_connections_that_break_are_made_again(config: GroupConfig) -> None:
 
 
 @BOTH
+def test_a_coordinator_that_cannot_be_asked_for_its_versions_is_found_again(
+    config: GroupConfig,
+) -> None:
+    made = broker(3)
+    reader = Reader(made, changed(config, enable_auto_commit=False))
+    made.refused_count = 1
+    assert reader.poll(1000) == THREE
+    assert len(made.asked_for(FIND_COORDINATOR)) == 2
+    made.refused_count = 1
+    reader.consumer.commit()
+    assert len(made.asked_for(FIND_COORDINATOR)) == 3
+    assert reader.offsets() == {("t", 0): (3, 7)}
+
+
+@BOTH
 def test_a_commit_that_fails_is_told_and_made_later(config: GroupConfig) -> None:
     reader = Reader(broker(3), config)
     reader.poll()

@@ -120,6 +120,25 @@ class Time(Clock):
         self.at_ms += ms
 
 
+class Begun:
+    """A request that is answered after the `held_ms` of its API."""
+
+    def __init__(self, broker: "Broker", api_key: int, body: Any) -> None:
+        self.is_closed = False
+        self._broker, self._api_key, self._body = broker, api_key, body
+        self._due_ms = broker.clock.at_ms + broker.held_ms.get(api_key, 0)
+
+    def poll(self, timeout_ms: int) -> Any:
+        assert not self.is_closed
+        clock = self._broker.clock
+        left_ms = max(0, self._due_ms - clock.at_ms)
+        clock.sleep_ms(min(timeout_ms, left_ms))
+        return None if left_ms > timeout_ms else self._broker.call(self._api_key, self._body)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
 class Broker:
     """The API that commands call; keeps what it was asked."""
 
@@ -139,6 +158,8 @@ class Broker:
         self.sizes: dict[tuple[str, int], int] = {}
         """Instead of the bytes of the batches."""
         self.clock = Time()
+        self.held_ms: dict[int, int] = {}
+        self.begun: list[Begun] = []
         self.batches_max: int | None = None
         """Of a partition in one answer to Fetch."""
         self.lost_answers = 0
@@ -173,11 +194,16 @@ class Broker:
     def send(self, api_key: int, body: Any, node: int) -> None:
         self.call(api_key, body, node)
 
+    def begin(self, api_key: int, body: Any, node: int) -> Begun:
+        assert node == NODE
+        self.begun.append(Begun(self, api_key, body))
+        return self.begun[-1]
+
     def version_of(self, api_key: int, node: int) -> int:
         assert node == NODE
         if self.refused_count:
             self.refused_count -= 1
-            raise ClusterError("Connection refused")
+            raise UnreachableError("Connection refused")
         return self.versions.get(api_key, -1)
 
     def error_of(self, api_key: int) -> int:

@@ -1,0 +1,87 @@
+"""JoinGroup and SyncGroup that the coordinator holds: polls end in time, and so do they."""
+
+import pytest
+
+from cli.groups.membership.actions import GroupConfig
+from cli.groups.membership.group_consumer import Subscription
+from cli.records.partition_rules import topic_pattern
+from tests.cli.groups.group_broker import FIND_COORDINATOR
+from tests.cli.groups.member_broker import HEARTBEAT, JOIN_GROUP, SYNC_GROUP, MemberBroker
+from tests.cli.groups.test_group_consumer import (
+    CLASSIC,
+    FROM_START,
+    THREE,
+    Reader,
+    broker,
+    changed,
+)
+from tests.cli.records.broker import Log, Topic
+
+SHORT = changed(CLASSIC, max_poll_interval_ms=9_000)
+
+
+def begun(made: MemberBroker) -> list[bool]:
+    """Of each held request, whether its connection is closed."""
+    return [each.is_closed for each in made.begun]
+
+
+def test_a_poll_ends_in_time_while_the_group_waits_for_others() -> None:
+    reader = Reader(broker(), CLASSIC)
+    reader.broker.held_ms = {JOIN_GROUP: 200_000}
+    for at_ms in (0, 1000, 2000):
+        assert reader.poll(1000 if at_ms else 0) == []
+        assert (reader.broker.clock.at_ms, begun(reader.broker)) == (at_ms, [False])
+    assert reader.poll(198_000) == []
+    assert (reader.broker.clock.at_ms, begun(reader.broker)) == (200_000, [True])
+    reader.broker.held_ms = {}
+    assert reader.poll(1000) == THREE
+    assert begun(reader.broker) == [True] * 3, "without an id, with it, and SyncGroup"
+
+
+@pytest.mark.parametrize(
+    ("config", "api_key", "limit_ms"),
+    [(CLASSIC, JOIN_GROUP, 305_000), (SHORT, JOIN_GROUP, 30_000), (CLASSIC, SYNC_GROUP, 30_000)],
+)
+def test_the_answer_is_waited_for_so_long(config: GroupConfig, api_key: int, limit_ms: int) -> None:
+    """To JoinGroup for the rebalance timeout and some seconds, or a request timeout."""
+    for late_ms in (0, 1):
+        reader = Reader(broker(), config)
+        reader.broker.held_ms = {api_key: limit_ms + late_ms}
+        assert reader.poll(limit_ms) == []
+        assert len(reader.broker.asked_for(api_key)) == 1 - late_ms
+        reader.broker.held_ms = {}
+        assert reader.poll(1000) == THREE
+        assert len(reader.broker.asked_for(FIND_COORDINATOR)) == 1 + late_ms
+        assert all(begun(reader.broker))
+
+
+@pytest.mark.parametrize("api_key", [JOIN_GROUP, SYNC_GROUP])
+def test_who_closes_meanwhile_leaves_at_once(api_key: int) -> None:
+    reader = Reader(broker(), CLASSIC)
+    reader.poll()
+    reader.broker.errors = [(HEARTBEAT, 27)]
+    reader.broker.held_ms = {api_key: 60_000}
+    reader.poll(3500)
+    assert begun(reader.broker)[-1:] == [False]
+    reader.consumer.close()
+    assert (reader.broker.clock.at_ms, reader.broker.left) == (3500, ["me"])
+    assert all(begun(reader.broker))
+
+
+def test_a_connection_that_breaks_meanwhile_is_made_again() -> None:
+    reader = Reader(broker(), CLASSIC)
+    reader.broker.refused = [JOIN_GROUP]
+    assert reader.poll() == THREE
+    assert len(reader.broker.asked_for(FIND_COORDINATOR)) == 2
+    assert all(begun(reader.broker))
+
+
+def test_new_topics_are_joined_for_behind_the_answer() -> None:
+    made = broker()
+    reader = Reader(made, CLASSIC, FROM_START, Subscription(None, topic_pattern("t.*")))
+    made.held_ms = {JOIN_GROUP: CLASSIC.metadata_max_age_ms + 1}
+    made.topics["t2"] = Topic("t2", [Log()])
+    reader.poll(CLASSIC.metadata_max_age_ms)
+    made.held_ms = {}
+    reader.poll(2000)
+    assert reader.told[-1] == ["t-0", "t-1", "t2-0"]
