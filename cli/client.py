@@ -8,32 +8,33 @@ import select
 import socket
 from typing import Any, Final
 
-from cli.connect import REQUEST_TIMEOUT_S, ClusterError, UnreachableError
+from cli.connect import DEFAULT_CONFIG, ClusterError, UnreachableError
+from cli.connection_config import ConnectionConfig
 from wire.api_table import api_name
 from wire.connections.client_connection import ClientConnection, Response
 from wire.errors import LocalProtocolError, RemoteProtocolError
 
 CONNECT_TIMEOUT_S: Final = 5.0
 RECEIVE_BYTES: Final = 64 * 1024
-CLIENT_ID: Final = "kraftline-cli"
 
 
 class Client:
     """Connection to one node, with the API versions negotiated."""
 
-    def __init__(self, host: str, port: int, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+    def __init__(self, host: str, port: int, config: ConnectionConfig = DEFAULT_CONFIG) -> None:
         """Connect and negotiate the versions.
 
         Args:
             host: Host name or address.
             port: TCP port.
-            timeout_s: of each request, and of the connection if that is less than its own.
+            config: its time-out is that of the connection too, if it is less than its own.
 
         Raises:
             ClusterError: the node does not answer, or not in Kafka's protocol.
         """
         self.address = f"{host}:{port}"
-        self._connection = ClientConnection(CLIENT_ID)
+        self._connection = ClientConnection(config.client_id)
+        timeout_s = config.request_timeout_ms / 1000
         try:
             self._socket = socket.create_connection(
                 (host, port), timeout=min(CONNECT_TIMEOUT_S, timeout_s)

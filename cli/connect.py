@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 import msgspec
 
 from cli.arguments import UsageError, check_bootstrap, shortened
+from cli.connection_config import ConnectionConfig, connection_config
 from cli.kafka_errors import message_of
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 DESCRIBE_CLUSTER: Final = 60
 ENDPOINT_BROKERS: Final = 1
 ENDPOINT_CONTROLLERS: Final = 2
-REQUEST_TIMEOUT_S: Final = 30.0
+DEFAULT_CONFIG: Final = ConnectionConfig()
 
 
 class ClusterError(Exception):
@@ -64,14 +65,14 @@ class Cluster:
         addresses: Sequence[tuple[str, int]],
         *,
         is_controllers: bool,
-        timeout_s: float = REQUEST_TIMEOUT_S,
+        config: ConnectionConfig = DEFAULT_CONFIG,
     ) -> None:
         """Connect to the first address that answers.
 
         Args:
             addresses: Host and port of each.
             is_controllers: They are controllers.
-            timeout_s: Of each request.
+            config: Of each connection.
 
         Raises:
             ClusterError: none answers.
@@ -79,8 +80,8 @@ class Cluster:
         self._clients: dict[int | None, Client] = {}
         self._is_controllers = is_controllers
         self._given = addresses
-        self._timeout_s = timeout_s
-        self._clients[None] = _first(addresses, timeout_s)
+        self._config = config
+        self._clients[None] = _first(addresses, config)
         if is_controllers:
             self._go_to_leader()
 
@@ -154,7 +155,7 @@ class Cluster:
 
     def _client(self, node: int | None) -> "Client":
         if node is None and node not in self._clients:
-            self._clients[None] = _first(self._given, self._timeout_s)
+            self._clients[None] = _first(self._given, self._config)
         if node not in self._clients:
             self._clients[node] = self._opened(node or 0)
         return self._clients[node]
@@ -166,7 +167,7 @@ class Cluster:
         address = self._addresses()[1].get(node)
         if address is None:
             raise UnreachableError(f"node {node} is not known to the cluster")
-        return Client(*address, self._timeout_s)
+        return Client(*address, self._config)
 
     def _addresses(self) -> tuple[int, dict[int, tuple[str, int]]]:
         """Id of the active controller (-1 if unknown), and the addresses of the nodes."""
@@ -187,7 +188,7 @@ class Cluster:
 
         # a leader that cannot be reached is no error yet: the connected node may answer as well
         with contextlib.suppress(ClusterError):
-            self._clients[None] = Client(*address, self._timeout_s)
+            self._clients[None] = Client(*address, self._config)
             first.close()
 
 
@@ -211,13 +212,13 @@ class PendingCall:
         self._client.close()
 
 
-def _first(addresses: Sequence[tuple[str, int]], timeout_s: float) -> "Client":
+def _first(addresses: Sequence[tuple[str, int]], config: ConnectionConfig) -> "Client":
     from cli.client import Client  # noqa: PLC0415  # loads the protocol
 
     errors = []
     for host, port in addresses:
         try:
-            return Client(host, port, timeout_s)
+            return Client(host, port, config)
         except ClusterError as error:
             errors.append(str(error))
     raise UnreachableError("no node can be reached: " + "; ".join(errors))
@@ -227,17 +228,16 @@ def open_cluster(options: Any) -> Cluster:
     """Connect to the cluster that --bootstrap-server or --bootstrap-controller names.
 
     Raises:
-        UsageError: none or both are given, or not addresses.
+        UsageError: none or both are given, or not addresses; the configs cannot be followed.
         ClusterError: no node answers.
     """
     check_bootstrap(options)
     controllers = getattr(options, "bootstrap_controller", None)
     where = options.bootstrap_server if controllers is None else controllers
-    timeout_ms = getattr(options, "request_timeout_ms", None)
     return Cluster(
         parse_addresses(where),
         is_controllers=controllers is not None,
-        timeout_s=REQUEST_TIMEOUT_S if timeout_ms is None else timeout_ms / 1000,
+        config=connection_config(options),
     )
 
 

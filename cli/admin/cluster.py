@@ -34,7 +34,9 @@ def _parse(arguments: Sequence[str]) -> Namespace:
     for name in ("cluster-id", "unregister", "list-endpoints"):
         command = commands.add_parser(name)
         command.bootstrap()
-        command.add_argument("--config", "-c", help="as --command-config")
+        command.add_argument(
+            "--config", "-c", dest="admin_config", metavar="FILE", help="as --command-config"
+        )
         command.add_argument("--json", action="store_true", help="one JSON object")
     commands.choices["unregister"].add_argument("--id", "-i", type=integer(), required=True)
     commands.choices["list-endpoints"].add_argument(

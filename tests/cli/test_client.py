@@ -10,6 +10,7 @@ import pytest
 
 from cli.client import Client
 from cli.connect import DESCRIBE_CLUSTER, Cluster, ClusterError, UnreachableError
+from cli.connection_config import ConnectionConfig
 from wire.api_table import ListenerKind, api_versions_body, apis
 from wire.connections.connection import ServerConnection
 from wire.messages.codec import default_request, newest
@@ -253,3 +254,26 @@ def test_a_held_answer_is_waited_for_in_pieces_over_its_own_connection() -> None
                 cluster.begin(CREATE_TOPICS, default_request(CREATE_TOPICS), 7)
         thread.join(5)
         assert not thread.is_alive(), "all connections are closed"
+
+
+def test_id_and_timeout_of_its_requests(listen: Listen) -> None:
+    ids = []
+
+    def serve(connection: socket.socket) -> None:
+        protocol = ServerConnection(TABLE, 10_000)
+        while received := connection.recv(1000):
+            for request in protocol.receive(received):
+                ids.append(request.client_id)
+                if request.api_key != METADATA:
+                    connection.sendall(
+                        protocol.respond(request.reply_slot, api_versions_body(TABLE))
+                    )
+
+    config = ConnectionConfig(client_id="me", request_timeout_ms=100)
+    where = [("127.0.0.1", listen(serve))]
+    with (
+        Cluster(where, is_controllers=False, config=config) as cluster,
+        pytest.raises(UnreachableError, match="timed out"),
+    ):
+        cluster.call(METADATA, default_request(METADATA))
+    assert set(ids) == {"me"}
