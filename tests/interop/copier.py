@@ -6,9 +6,16 @@ Reads the input in a group, writes each value to the same partition of the outpu
 offsets in the transaction of the copies. One object a line: {"copied": count} behind each commit,
 {"aborted": error} behind each abort. SIGTERM ends it behind a whole transaction with exit code 0;
 an error after which the producer cannot go on ends it with 1: the next instance takes over.
+
+librdkafka (2.16 too) may never come back from `send_offsets_to_transaction`, whatever its time-out:
+it waits for a state change of a group coordinator that has left the metadata, hence was removed,
+and asks nobody (confluentinc/librdkafka issues 5511 and 5456). Such an instance prints {"stuck":
+seconds} and ends with `STUCK`: no signal handler of Python runs within the call.
 """
 
+import os
 import sys
+import threading
 from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
@@ -16,6 +23,10 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from tests.interop.group_member import SESSION_MS, Stop, say
 
 SECONDS = 60.0
+STUCK_SECONDS = SECONDS + 30.0
+"""Time after which a call with a time-out of `SECONDS` never ends."""
+STUCK = 75
+"""Exit code of an instance whose client never comes back."""
 BATCH = 500
 
 
@@ -80,6 +91,9 @@ class Copier:
 def _retried(call: Callable[[], object]) -> None:
     """Call again as long as the error says so."""
     while True:
+        watch = threading.Timer(STUCK_SECONDS, _give_up)
+        watch.daemon = True
+        watch.start()
         try:
             call()
         except KafkaException as failed:
@@ -87,6 +101,13 @@ def _retried(call: Callable[[], object]) -> None:
                 raise
         else:
             return
+        finally:
+            watch.cancel()
+
+
+def _give_up() -> None:
+    say(stuck=STUCK_SECONDS)
+    os._exit(STUCK)
 
 
 def main() -> None:
