@@ -34,6 +34,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "cli.groups.verifiable_consumer",
         "a member of a group, a JSON line for all that happens",
     ),
+    "consumer-perf-test": ("cli.groups.consumer_perf_test", "rate of consuming"),
     "transactions": (
         "cli.transactions.command",
         "list and describe transactions, find and abort hanging ones",

@@ -5,6 +5,7 @@ ids, addresses and widths.
 """
 
 import itertools
+import json
 import re
 import subprocess
 import sys
@@ -245,3 +246,18 @@ def test_a_group_is_shared_with_librdkafka(
         process.terminate()
         process.communicate(timeout=SECONDS)
     assert members() == []
+
+
+@pytest.mark.parametrize("protocol", BOTH)
+def test_the_rate_of_consuming_is_measured(cluster: Cluster, protocol: str) -> None:
+    group = f"perf-{next(NAMES)}"
+    printed = cluster.printed(
+        "consumer-perf-test", "--topic", "orders", "--num-records", "36", "--group", group,
+        "--command-property", f"group.protocol={protocol}",
+    )  # fmt: skip
+    _, row = printed.splitlines()
+    columns = row.split(", ")
+    assert (columns[2], columns[4]) == ("0.0003", "36")
+    assert 0 < float(columns[5]) < float(columns[9])
+    described = json.loads(cluster.printed("groups", "--describe", "--group", group, "--json"))
+    assert described["groups"][0]["state"] == "Empty"

@@ -1,4 +1,4 @@
-"""Recorded outputs of Kafka's tools about groups, 111 of them, and our command beside.
+"""Recorded outputs of Kafka's tools about groups, 116 of them, and our command beside.
 
 `tests/golden/cli/groups.jsonl.gz` has one run a line, `groups-verdicts.json` what is held of it.
 """
@@ -21,6 +21,7 @@ COMMANDS = {
     "ConsumerGroupCommand": "consumer_groups",
     "GroupsCommand": "all_groups",
     "VerifiableConsumer": "verifiable_consumer",
+    "ConsumerPerformance": "consumer_perf_test",
 }
 WARNING = re.compile(r"(?m)^\[[\d: ,-]+\] WARN (.*) \(org\.apache\.kafka\.tools\.OffsetsUtils\)$")
 LOGGED = re.compile(r"(?m)^\[[\d: ,-]+\] (?:WARN|ERROR) \[.*\n")
@@ -73,12 +74,24 @@ def without_times(run: Run) -> Run:
     return exit_code, re.sub(r'"timestamp":\d+', '"timestamp":0', out), err
 
 
+def without_rates(run: Run) -> Run:
+    """Of the rows of a performance test all but MB and count: its times, and rates by them."""
+    exit_code, out, err = run
+    rows = []
+    for row in out.split("\n"):
+        columns = row.split(", ")
+        is_row = re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{3},", row) is not None
+        rows.append(f"{len(columns)} {columns[2]} {columns[4]}" if is_row else row)
+    return exit_code, "\n".join(rows), err
+
+
 APART: dict[str, Callable[[Run], Run]] = {
     "usage": without_usage,
     "log": without_log_frame,
     "java": without_java,
     "order": without_order,
     "times": without_times,
+    "rates": without_rates,
 }
 
 

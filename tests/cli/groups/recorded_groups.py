@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.groups.group_broker import Group, GroupBroker, Member
-from tests.cli.groups.member_broker import MemberBroker
+from tests.cli.groups.member_broker import JOIN_GROUP, MemberBroker
 from tests.cli.records.broker import Log
 
 MINUTE_MS = 60_000
@@ -104,6 +104,8 @@ def broker(name: str) -> GroupBroker:
     run = name.partition("/")[2].removeprefix("consumer-")
     if run.startswith("verifiable-"):
         return _readable()
+    if run.startswith("perf"):
+        return _measurable()
     short = run if run.startswith("groups-list") else run.removeprefix("groups-")
     is_early = short.startswith(EARLY) and short not in (
         "describe-static-after-close", "groups-list-end",
@@ -121,6 +123,14 @@ def _readable() -> MemberBroker:
     first.append(*(b"line %d" % number for number in range(35)))
     first.start = 2
     second.append(b"hanging")
+    return made
+
+
+def _measurable() -> MemberBroker:
+    """A broker with 500 records for one who joins in almost two seconds."""
+    made = MemberBroker(**{"orders-perf": 1, "empty-topic": 1})
+    made.topics["orders-perf"].logs[0].append(*[bytes(50)] * 500)
+    made.held_ms = {JOIN_GROUP: 950}
     return made
 
 

@@ -13,6 +13,7 @@ TOOLS = {
     "ConsumerGroupCommand": ("groups", "kafka-consumer-groups"),
     "GroupsCommand": ("all-groups", "kafka-groups"),
     "VerifiableConsumer": ("verifiable-consumer", "kafka-verifiable-consumer"),
+    "ConsumerPerformance": ("consumer-perf-test", "kafka-consumer-perf-test"),
 }
 APART = {
     "usage": "usage text after the first line",
@@ -20,6 +21,7 @@ APART = {
     "java": "exceptions on standard error, which repeat a line of standard output",
     "order": "order: Kafka's is that of a hash map, ours by name",
     "times": "times of events",
+    "rates": "times of a row, and rates by them",
 }
 SUMMED = ("equal", "apart", "differs")
 

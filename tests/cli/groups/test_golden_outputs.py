@@ -30,7 +30,7 @@ def test_output(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_every_output_has_a_verdict() -> None:
     assert verdicts().keys() == outputs().keys()
-    assert len(outputs()) == 111
+    assert len(outputs()) == 116
 
 
 def test_the_table_of_the_document_says_the_same() -> None:
