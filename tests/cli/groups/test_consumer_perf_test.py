@@ -69,6 +69,10 @@ def test_a_line_for_each_interval_the_first_with_the_time_of_joining() -> None:
         ["0", "0.3750", "0.1250", "3", "1.0000", "0", "2000", "0.1250", "1.0000"],
         ["0", "0.6250", "0.1250", "5", "1.0000", "0", "2000", "0.1250", "1.0000"],
     ]
+    made = broker(1)
+    made.held_ms = {JOIN_GROUP: 500}
+    (row,) = rows(ran(made, *words[:3], "1", "--show-detailed-stats", "--reporting-interval", "9"))
+    assert row[5:] == ["1000", "0", "0.0000", "0.0000"], "no time was left to fetch"
     _, out, _ = ran(broker(), *words[:4])
     assert out.splitlines()[1].startswith("WARNING: Exiting before consuming the expected number")
 
@@ -97,6 +101,12 @@ def test_it_ends_when_no_record_came_for_the_time_out(timeout: list[str], at_ms:
     assert made.clock.at_ms == at_ms
 
 
+def test_each_record_begins_the_time_out_anew() -> None:
+    made = broker(4, fetch_ms=300)
+    (row,) = rows(ran(made, "--topic", "t", "--num-records", "4", "--timeout", "400"))
+    assert row[3] == "4"
+
+
 def test_what_is_read_and_who_reads_it(tmp_path: Path) -> None:
     path = tmp_path / "c.properties"
     path.write_text("session.timeout.ms=7000\ngroup.id=other\n")
@@ -104,6 +114,8 @@ def test_what_is_read_and_who_reads_it(tmp_path: Path) -> None:
     made.topics["t2"] = Topic("t2", [Log()])
     made.topics["t2"].logs[0].append(b"v")
     words = ["--include", "t.*", "--messages", "2", "--group", "g", "--fetch-size", "77"]
+    words += ["--show-detailed-stats", "--reporting-interval", "1"]
+    made.held_ms = {JOIN_GROUP: 5}
     code, out, err = ran(made, *words, "--consumer.config", str(path), "--json")
     one, two, told = out.splitlines()
     assert (code, err) == (0, "")
@@ -111,8 +123,8 @@ def test_what_is_read_and_who_reads_it(tmp_path: Path) -> None:
     assert two == "Warning: --consumer.config is deprecated. Use --command-config instead."
     found = json.loads(told)
     assert (found["records"], found["bytes"]) == (2, MIB // 8 + 1)
-    assert (found["start_time"], found["end_time"]) == (1_795_000_000_000, 1_795_000_000_000)
-    assert (found["rebalance_time_ms"], found["fetch_time_ms"]) == (0, 0)
+    assert (found["start_time"], found["end_time"]) == (1_795_000_000_000, 1_795_000_000_010)
+    assert (found["rebalance_time_ms"], found["fetch_time_ms"]) == (10, 0)
     joined = made.asked_for(JOIN_GROUP)[-1]
     assert (joined.group_id, joined.session_timeout.total_seconds()) == ("g", 7)
     assert {
