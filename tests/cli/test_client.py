@@ -3,6 +3,7 @@
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -225,34 +226,35 @@ def test_a_held_answer_is_waited_for_in_pieces_over_its_own_connection() -> None
                     for request in protocol.receive(received):
                         assert not holds or request.api_key != METADATA or held.wait(5)
                         body = bodies.get(request.api_key) or api_versions_body(table)
-                        connection.sendall(protocol.respond(request.reply_slot, body))
+                        for byte in protocol.respond(request.reply_slot, body):
+                            connection.sendall(bytes([byte]))
 
         def run() -> None:
             threads = []
             for holds in (False, True, True):
                 connection, _ = server.accept()
-                threads.append(
-                    threading.Thread(target=serve, args=[connection], kwargs={"holds": holds})
-                )
+                words = {"target": serve, "args": [connection], "kwargs": {"holds": holds}}
+                threads.append(threading.Thread(daemon=True, **words))
                 threads[-1].start()
             for thread in threads:
                 thread.join(5)
+                assert not thread.is_alive(), "its connection is closed"
 
-        thread = threading.Thread(target=run)
+        thread = threading.Thread(target=run, daemon=True)
         thread.start()
         with Cluster([("127.0.0.1", port)], is_controllers=False) as cluster:
             pending = cluster.begin(METADATA, default_request(METADATA), 7)
             assert pending.poll(0) is None
             assert cluster.call(METADATA, default_request(METADATA)) is not None
             assert pending.poll(1) is None
-            held.set()
+            threading.Timer(0.03, held.set).start()
             assert pending.poll(5000) == bodies[METADATA]
             pending.close()
             with pytest.raises(UnreachableError, match="node 8 is not known"):
                 cluster.begin(METADATA, default_request(METADATA), 8)
             with pytest.raises(ClusterError, match="does not serve CreateTopics"):
                 cluster.begin(CREATE_TOPICS, default_request(CREATE_TOPICS), 7)
-        thread.join(5)
+        thread.join(20)
         assert not thread.is_alive(), "all connections are closed"
 
 
@@ -270,10 +272,11 @@ def test_id_and_timeout_of_its_requests(listen: Listen) -> None:
                     )
 
     config = ConnectionConfig(client_id="me", request_timeout_ms=100)
-    where = [("127.0.0.1", listen(serve))]
+    where, begin_s = [("127.0.0.1", listen(serve))], time.monotonic()
     with (
         Cluster(where, is_controllers=False, config=config) as cluster,
         pytest.raises(UnreachableError, match="timed out"),
     ):
         cluster.call(METADATA, default_request(METADATA))
     assert set(ids) == {"me"}
+    assert time.monotonic() - begin_s < 15

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cli.groups.membership.actions import GroupConfig
+from cli.groups.membership.actions import RETRY_BACKOFF_MS, GroupConfig
 from cli.groups.membership.group_consumer import Subscription
 from cli.records.partition_rules import topic_pattern
 from tests.cli.groups.group_broker import FIND_COORDINATOR
@@ -55,6 +55,24 @@ def test_the_answer_is_waited_for_so_long(config: GroupConfig, api_key: int, lim
         assert all(begun(reader.broker))
 
 
+def test_a_long_poll_tries_again_as_soon_as_one_is_given_up() -> None:
+    reader = Reader(broker(), SHORT)
+    reader.broker.held_ms = {JOIN_GROUP: 100_000}
+    reader.poll(30_200)
+    assert begun(reader.broker) == [True, False]
+    reader.broker.clock.at_ms = 70_000
+    reader.poll(0)
+    assert (reader.broker.clock.at_ms, begun(reader.broker)) == (70_000, [True, True])
+
+
+def test_a_coordinator_that_moved_is_found_again() -> None:
+    for api_key in (JOIN_GROUP, SYNC_GROUP):
+        reader = Reader(broker(), CLASSIC)
+        reader.broker.errors = [(api_key, 16)]
+        assert reader.poll(1000) == THREE
+        assert len(reader.broker.asked_for(FIND_COORDINATOR)) == 2
+
+
 @pytest.mark.parametrize("api_key", [JOIN_GROUP, SYNC_GROUP])
 def test_who_closes_meanwhile_leaves_at_once(api_key: int) -> None:
     reader = Reader(broker(), CLASSIC)
@@ -72,6 +90,7 @@ def test_a_connection_that_breaks_meanwhile_is_made_again() -> None:
     reader = Reader(broker(), CLASSIC)
     reader.broker.refused = [JOIN_GROUP]
     assert reader.poll() == THREE
+    assert reader.broker.clock.at_ms == RETRY_BACKOFF_MS
     assert len(reader.broker.asked_for(FIND_COORDINATOR)) == 2
     assert all(begun(reader.broker))
 
