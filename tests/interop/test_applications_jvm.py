@@ -37,7 +37,11 @@ def write(quorum: Quorum, topic: str, count: int, partitions: int = 2) -> list[s
 
 
 def committed(quorum: Quorum, group: str, topic: str) -> dict[int, int]:
-    admin = AdminClient({"bootstrap.servers": quorum.bootstrap, "log_level": 0})
+    return committed_at(quorum.bootstrap, group, topic)
+
+
+def committed_at(bootstrap: str, group: str, topic: str) -> dict[int, int]:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     time.sleep(0.2)  # who polls makes a client each time
     found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
     return {p.partition: p.offset for p in found.result(20).topic_partitions if p.topic == topic}
