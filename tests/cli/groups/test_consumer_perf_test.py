@@ -1,4 +1,4 @@
-"""`kraftline consumer-perf-test` at a broker in memory; recorded outputs: test_golden_outputs.py."""
+"""`kraftline consumer-perf-test` in memory; recorded outputs: test_golden_outputs.py."""
 
 import json
 import math
