@@ -139,3 +139,4 @@ def test_who_is_answered_may_append_at_once_and_wait_again() -> None:
     append(again)
     driven.step()
     assert [found[A, 0].base_offset for found in answers] == [0, 1]
+    assert driven.broker._local._flushes._awaited == {}
