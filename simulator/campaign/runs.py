@@ -5,6 +5,7 @@ from simulator.campaign.probes import MARKS
 from simulator.campaign.recording import Recording
 from simulator.campaign.run import Outcome, run_seed
 from simulator.cluster.world import Traced
+from simulator.copying.marks import COPY_MARKS
 from simulator.faults.decision import Decision
 from simulator.records.marks import GROUPS_MARKS, RECORDS_MARKS
 from simulator.records.run import run_records
@@ -31,5 +32,6 @@ def marks_of(options: Options) -> tuple[str, ...]:
         *RECORDS_MARKS,
         *(TRANSACTION_MARKS * options.has_transactions),
         *(GROUPS_MARKS * options.has_groups),
+        *(COPY_MARKS * (options.has_groups and options.has_transactions)),
     )
     return of_records if options.has_records else MARKS

@@ -34,6 +34,7 @@ NAMES: Final = (
     "compaction",
     "transactions",
     "transaction_clients",
+    "copying",
     *(f"chores/{kind}" for kind in (*RECORDS_KINDS, *GROUPS_KINDS)),
     "groups",
 )

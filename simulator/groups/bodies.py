@@ -22,6 +22,8 @@ from wire.messages import codec
 PROTOCOL: Final = "roundrobin"
 """Assignor of the classic members, which they have themselves."""
 SUBSCRIPTION_VERSION: Final = 1
+GROUP: Final = 0
+"""Type of key of a group in FindCoordinator."""
 UNCHANGED: Final = None
 """Partitions of a heartbeat that says nothing of them."""
 
@@ -55,7 +57,7 @@ class Committer(NamedTuple):
 def find_coordinator(group_id: str) -> Request:
     """FindCoordinator of a group."""
     new = codec.newest(FIND_COORDINATOR, "request")
-    body = new.FindCoordinatorRequest(key_type=0, coordinator_keys=(group_id,))
+    body = new.FindCoordinatorRequest(key_type=GROUP, coordinator_keys=(group_id,))
     return Request(FIND_COORDINATOR, body)
 
 

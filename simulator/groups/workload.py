@@ -19,6 +19,9 @@ from metadata.features import GROUP_VERSION
 from metadata.image import Image
 from simulator.checks.partitions.groups import GroupChecks
 from simulator.cluster.machine import Machine
+from simulator.copying.consumer import CopyingConsumer
+from simulator.copying.drawing import Copying
+from simulator.copying.session import CopySession, Source
 from simulator.faults.decision import Decision
 from simulator.faults.fault import CarryingOut, Reach
 from simulator.faults.impact import Impact
@@ -37,6 +40,7 @@ from simulator.groups.settings import (
 from simulator.records import requests
 from simulator.records.clients import Cluster, PartitionClient
 from simulator.records.producers import ProducerKind, RecordProducer
+from simulator.records.transactions.session import SessionRules
 from wire.errors import ErrorCode
 
 CLASSIC: Final = "classic"
@@ -48,6 +52,7 @@ DEAD_US: Final = 500_000
 TRIES: Final = 6
 CREATED: Final = (ErrorCode.none, ErrorCode.topic_already_exists)
 PAUSE_US: Final = 250_000
+COPYING_MEMBERS: Final = 2
 
 
 class Slot(msgspec.Struct):
@@ -60,6 +65,8 @@ class Slot(msgspec.Struct):
     consumer: GroupConsumer | None = None
     count: int = 0
     """Consumers so far."""
+    copies: SessionRules | None = None
+    """Of the processes that copy what it reads; None: it only reads."""
 
     @property
     def member(self) -> Member | None:
@@ -91,6 +98,7 @@ class Groups:
         hosts: gives a number for each client.
         checks: judge what they see.
         image: gives the newest committed image.
+        copying: a group more, which copies what it reads; None for none.
     """
 
     def __init__(
@@ -100,6 +108,7 @@ class Groups:
         hosts: Callable[[], int],
         checks: GroupChecks,
         image: Callable[[], Image],
+        copying: Copying | None = None,
     ) -> None:
         self._cluster = replace(cluster, topic=GROUPED, rng=rng)
         self._rng = rng
@@ -112,6 +121,9 @@ class Groups:
         """Requests of administrators."""
         self._admin = hosts()
         self.slots = self._draw_slots(hosts)
+        self._copying = copying
+        if copying is not None:
+            self.slots += self._draw_copying(copying, hosts)
         kind = ProducerKind(ahead=1, pause_us=PAUSE_US)
         self.producers = [
             RecordProducer(self._cluster, hosts(), number, kind)
@@ -138,6 +150,20 @@ class Groups:
                 is_static = rng.random() < STATIC_SHARE
                 instance_id = f"i{place}" if is_static else None
                 slots.append(Slot(hosts(), group_id, protocols, instance_id))
+        return slots
+
+    def _draw_copying(self, copying: Copying, hosts: Callable[[], int]) -> list[Slot]:
+        rng = copying.rng
+        protocols = rng.choice(PROTOCOLS)
+        group_id = f"copying-{'-'.join(protocols)}"
+        self._checks.note_group(
+            group_id, is_classic=CLASSIC in protocols, is_mixed=len(protocols) > 1
+        )
+        slots = []
+        for place in range(COPYING_MEMBERS):
+            host, instance_id = hosts(), f"i{place}" if rng.random() < STATIC_SHARE else None
+            copies = copying.rules_of(host)
+            slots.append(Slot(host, group_id, protocols, instance_id, copies=copies))
         return slots
 
     # ---- the run -------------------------------------------------------------------------------
@@ -190,19 +216,45 @@ class Groups:
                 return ClassicMember(membership, GROUPED.partitions)
             return ConsumerMember(membership, topic_id, member_id)
 
-        consumer = GroupConsumer(
-            self._cluster,
-            slot.host,
-            membership,
-            make,
-            self._checks,
-            on_dead=lambda: self._dead(slot, consumer),
-        )
+        consumer: GroupConsumer
+        given = (self._cluster, slot.host, membership, make, self._checks)
+        if slot.copies is None:
+            consumer = GroupConsumer(*given, lambda: self._dead(slot, consumer))
+        else:
+            assert self._copying is not None, "there is a group that copies"
+            consumer = CopyingConsumer(
+                *given,
+                lambda: self._dead(slot, consumer),
+                make_session=partial(self._session, slot, slot.copies, self._copying),
+                rng=self._copying.rng,
+            )
         slot.consumer = consumer
         consumer.start()
 
+    def _session(
+        self, slot: Slot, rules: SessionRules, copying: Copying, source: Source
+    ) -> CopySession:
+        """The process of a consumer that copies, which ends when it is fenced."""
+        consumer: Any = source
+        return CopySession(
+            copying.cluster,
+            rules,
+            slot.count,
+            copying.checks,
+            lambda _: self._fenced(slot, consumer),
+            group_id=slot.group_id,
+            source=source,
+        )
+
+    def _fenced(self, slot: Slot, consumer: GroupConsumer) -> None:
+        consumer.kill()
+        self._gone(slot, consumer)
+
     def _dead(self, slot: Slot, consumer: GroupConsumer) -> None:
         self._checks.hit("static_member_fenced")
+        self._gone(slot, consumer)
+
+    def _gone(self, slot: Slot, consumer: GroupConsumer) -> None:
         if slot.consumer is consumer:
             slot.consumer = None
             self._after(DEAD_US, partial(self._start, slot))
@@ -231,7 +283,10 @@ class Groups:
             return f"producers {busy} are not answered"
         for group_id in sorted({slot.group_id for slot in self.slots}):
             slots = [slot for slot in self.slots if slot.group_id == group_id]
-            wrong = why_unstable(slots) or self._why_unread(slots)
+            copying = None if slots[0].copies is None else self._copying
+            wrong = why_unstable(slots)
+            if not wrong and (copying is None or not copying.is_undecided):
+                wrong = self._why_unread(slots)
             if wrong:
                 return f"group {group_id}: {wrong}"
         return ""

@@ -118,10 +118,16 @@ def come_to_rest(world: RecordsWorld) -> None:
         world.groups.stop()
     if not world.run_until(lambda: _why_not_quiet(world) == "", end_us, ASKED_EVERY):
         raise Violation("liveness", _why_not_quiet(world))
+    _check_at_rest(world)
+
+
+def _check_at_rest(world: RecordsWorld) -> None:
     world.record_checks.check_at_rest()
     world.compacted.look(world.ledger.image)
     for room in world.rooms:
         room.check_at_rest()
+    if world.copies is not None:
+        world.copies.check_at_rest()
 
 
 def _why_not_quiet(world: RecordsWorld) -> str:

@@ -18,12 +18,15 @@ from kernel.config import NodeConfig
 from simulator.campaign.draw import Settings
 from simulator.campaign.recording import Recording
 from simulator.checks.partitions.compacted import CompactedChecks
+from simulator.checks.partitions.copies import CopyChecks
 from simulator.checks.partitions.groups import GroupChecks
 from simulator.checks.partitions.records import LOOKED_AT_EVERY_US, RecordChecks
 from simulator.checks.partitions.transactions import TransactionChecks
 from simulator.cluster.machine import Machine
 from simulator.cluster.streams import Streams
 from simulator.cluster.world import Traced, World
+from simulator.copying.drawing import copying_of
+from simulator.copying.marks import COPY_MARKS
 from simulator.faults.decision import Decision
 from simulator.groups.settings import GROUPED, with_groups
 from simulator.groups.workload import Groups
@@ -58,7 +61,7 @@ KINDS: Final = (
 FEWEST_KINDS: Final = 2
 """Of the producers of a partition, chosen by the seed."""
 CREATED: Final = (ErrorCode.none, ErrorCode.topic_already_exists)
-ALL_MARKS: Final = frozenset((*RECORDS_MARKS, *TRANSACTION_MARKS, *GROUPS_MARKS))
+ALL_MARKS: Final = frozenset((*RECORDS_MARKS, *TRANSACTION_MARKS, *GROUPS_MARKS, *COPY_MARKS))
 
 
 COMPACTED_SHARE: Final = 0.5
@@ -127,6 +130,9 @@ class RecordsWorld(World):
             cluster = replace(self.cluster, topic=COMPACTED_TOPIC, rng=drawn)
             host = KEYED_HOST
             self.producers.append(KeyedProducer(cluster, host, drawn, self.compacted))
+        self.transaction_checks = TransactionChecks(
+            self.nodes, self.record_checks, lambda: self.ledger.image
+        )
         self.rooms = self._rooms()
         more = [client for room in self.rooms for client in room.clients]
         self.clients = (*self.producers, *self.consumers, self._creator, *more)
@@ -137,6 +143,7 @@ class RecordsWorld(World):
             lambda: self.ledger.image,
             self._creation,
         )
+        self.copies: CopyChecks | None = None
         self.groups = self._groups() if settings.has_groups else None
         self.nemesis.more = {**self.chores.table, **(self.groups.table if self.groups else {})}
 
@@ -149,12 +156,24 @@ class RecordsWorld(World):
             GROUPED.name,
         )
         hosts = iter(range(GROUPS_HOST, GROUPS_HOST + 100))
+        copying = None
+        if self._transactions is not None:
+            rng, version = self.streams.stream("copying"), self._transactions.version
+            copying = copying_of(self.cluster, rng, version, self.transaction_checks)
+            self.group_checks.transactions = self.transaction_checks
+            self.copies = CopyChecks(
+                self.transaction_checks,
+                self.record_checks,
+                lambda: self.ledger.image,
+                GROUPED.name,
+            )
         return Groups(
             self.cluster,
             self.streams.stream("groups"),
             lambda: next(hosts),
             self.group_checks,
             lambda: self.ledger.image,
+            copying,
         )
 
     def record_marks(self, name: str) -> None:
@@ -191,14 +210,13 @@ class RecordsWorld(World):
         """Things that the run has beside its plain and compacted topics."""
         if self._transactions is None:
             return ()
-        checks = TransactionChecks(self.nodes, self.record_checks, lambda: self.ledger.image)
         return (
             TransactionalWorkload(
                 self._transactions,
                 replace(self.cluster, rng=self.streams.stream("transaction_clients")),
                 RACKS,
                 image=lambda: self.ledger.image,
-                checks=checks,
+                checks=self.transaction_checks,
                 create_topic=self._creation,
             ),
         )

@@ -6,7 +6,7 @@ D6  no partition is of two members of a consumer group, nobody is in an epoch be
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.image import NO_OFFSETS, GroupsImage
@@ -23,9 +23,17 @@ if TYPE_CHECKING:
     from simulator.records.machine import RecordsMachine
 
 Place = tuple[str, int]
-Expected = Callable[[Place, tuple[int, str] | None, str], None]
 Epoch = tuple[type, int]
 """Kind of a group, and its generation or epoch."""
+
+
+class Expected(Protocol):
+    """Checks the offset of a place, None for none."""
+
+    def __call__(
+        self, place: Place, found: tuple[int, str] | None, where: str, *, is_open: bool
+    ) -> None:
+        """Check it; `is_open` is True while a transaction has a pending one."""
 
 
 class GroupImages:
@@ -147,9 +155,11 @@ class GroupImages:
         for group_id, partition in sorted(self.places):
             if self._number(group_id) == number:
                 offsets = shard.image.offsets.get(group_id, NO_OFFSETS)
-                entry = offsets.get((self._topic, partition))
+                at = (self._topic, partition)
+                entry = offsets.get(at)
                 found = None if entry is None else (entry.offset, entry.metadata)
-                self._expected((group_id, partition), found, where)
+                is_open = shard.image.is_open(group_id, at)
+                self._expected((group_id, partition), found, where, is_open=is_open)
         key = self._key(number)
         assert key is not None, "it is led"
         is_free = self._records.may_have_lost(key)

@@ -22,6 +22,7 @@ from metadata.image import Image
 from simulator.checks.partitions.group_images import GroupImages
 from simulator.checks.partitions.promised import Reign
 from simulator.checks.partitions.records import RecordChecks
+from simulator.checks.partitions.transactions import TransactionChecks, Written
 from simulator.checks.violation import Violation
 from simulator.groups.bodies import Committer
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 Place = tuple[str, int]
 """Group id and partition of its topic."""
 NO_OFFSET: Final = -1
+LONG_AGO_US: Final = -1
 
 
 class Commit(msgspec.Struct, kw_only=True):
@@ -43,6 +45,8 @@ class Commit(msgspec.Struct, kw_only=True):
     acknowledged_us: dict[int, int] = {}
     """Time of the answer, by partition."""
     refused: set[int] = set()
+    written: Written | None = None
+    """The transaction that it is in; None for a plain commit."""
 
     @property
     def metadata(self) -> str:
@@ -119,6 +123,10 @@ class GroupChecks:
         self._images = GroupImages(machines, records, image, topic, self._expected, self._begin)
         self.classic: set[str] = set()
         """Groups whose members all use the classic protocol, at any time."""
+        self.transactions: TransactionChecks | None = None
+        """Of commits in transactions; of these little is said where decisions may be lost."""
+        self._copying: set[str] = set()
+        """Groups that commit in transactions."""
         self._commits: dict[Place, dict[str, Commit]] = {}
         """Commits by their metadata."""
         self._acknowledged: dict[Place, Acknowledged] = {}
@@ -178,10 +186,16 @@ class GroupChecks:
 
     # ---- offsets -------------------------------------------------------------------------------
 
-    def attempt(self, by: Committer, offsets: Mapping[int, int]) -> Commit:
+    def attempt(
+        self, by: Committer, offsets: Mapping[int, int], written: Written | None = None
+    ) -> Commit:
         """Note that offsets are about to be committed; the group has read what is below them."""
         self._number += 1
-        commit = Commit(by=by, offsets=offsets, number=self._number, sent_us=self._now_us())
+        commit = Commit(
+            by=by, offsets=offsets, number=self._number, sent_us=self._now_us(), written=written
+        )
+        if written is not None:
+            self._copying.add(by.group_id)
         for partition, offset in offsets.items():
             place = (by.group_id, partition)
             self._commits.setdefault(place, {})[commit.metadata] = commit
@@ -226,9 +240,14 @@ class GroupChecks:
             found = None if offset == NO_OFFSET else (offset, metadata)
             self._compare(place, found, asked.sent_us, "fetched")
 
-    def _expected(self, place: Place, found: tuple[int, str] | None, where: str) -> None:
-        """Check an offset that the newest coordinator has, or that it has none."""
-        self._compare(place, found, self._now_us(), where)
+    def _expected(
+        self, place: Place, found: tuple[int, str] | None, where: str, *, is_open: bool
+    ) -> None:
+        """Check an offset that the newest coordinator has, or that it has none.
+
+        With a transaction whose end it has not been told it may have the one before.
+        """
+        self._compare(place, found, LONG_AGO_US if is_open else self._now_us(), where)
 
     def _compare(
         self, place: Place, found: tuple[int, str] | None, asked_us: int, where: str
@@ -236,7 +255,7 @@ class GroupChecks:
         """Check that an offset may be that of a group at some time after `asked_us`."""
         partition, acknowledged = place[1], self._acknowledged.get(place, Acknowledged())
         newest_us = acknowledged.newest_sent_us(asked_us)
-        if newest_us <= self._images.lost_us(place[0]):
+        if newest_us <= self._images.lost_us(place[0]) or self._is_undecided(place[0]):
             newest_us = -1
         if found is None:
             if newest_us >= 0:
@@ -245,10 +264,24 @@ class GroupChecks:
         commit = self._commits.get(place, {}).get(found[1])
         if commit is None or commit.offsets[partition] != found[0]:
             raise Violation("D6", f"{place}: {where} {found}, which nobody committed")
+        if commit.written is not None:
+            self._check_ended(place, commit.written, f"{where} {found}")
         if partition in commit.refused:
             raise Violation("D6", f"{place}: {where} {found}, which was refused")
         if commit.acknowledged_us.get(partition, newest_us) < newest_us:
             raise Violation("D6", f"{place}: {where} {found}, a later commit was acknowledged")
+
+    def _is_undecided(self, group_id: str) -> bool:
+        """True if commits of a group may be lost, as decisions of their transactions are."""
+        if group_id not in self._copying:
+            return False
+        assert self.transactions is not None, "a client commits in transactions"
+        return self.transactions.is_excused
+
+    def _check_ended(self, place: Place, written: Written, what: str) -> None:
+        if not written.may_be_seen and not self._is_undecided(place[0]):
+            text = f"of {written.label}, {written.outcome.value}"
+            raise Violation("D6", f"{place}: {what}, {text}")
 
     # ---- reading -------------------------------------------------------------------------------
 

@@ -81,7 +81,8 @@ def _batches(content: bytes) -> tuple[StoredBatch, ...]:
 def _batch(content: bytes) -> StoredBatch:
     (batch,) = iterate_batches(content)
     records = tuple(batch.records())
-    is_marker = batch.header.is_control and batch.header.is_transactional
+    # of a marker that the cleaner took away an empty batch may be left, for its producer
+    is_marker = batch.header.is_control and batch.header.is_transactional and bool(records)
     return StoredBatch(
         base_offset=batch.header.base_offset,
         end_offset=batch.header.end_offset,

@@ -59,6 +59,11 @@ class Written:
         """By partition; a client asks to commit when all are acknowledged."""
         self.outcome = Outcome.UNASKED
 
+    @property
+    def may_be_seen(self) -> bool:
+        """True unless it was aborted, refused, or nobody has asked to commit it."""
+        return self.outcome in (Outcome.ASKED, Outcome.COMMITTED)
+
     def send(self, number: int, values: Sequence[bytes]) -> None:
         """Note values that are about to be sent."""
         self.values.setdefault(number, []).extend(values)
@@ -169,7 +174,7 @@ class TransactionChecks:
     def _check_visible(self, number: int, offset: int, value: bytes) -> None:
         owner = self._owners.get(value)
         assert owner is not None, f"{value!r} was never sent"
-        if owner.outcome in (Outcome.UNASKED, Outcome.ABORTED):
+        if not owner.may_be_seen:
             text = f"{value!r} of {owner.label} is seen, {owner.outcome.value}"
             self._break(f"partition {number}, offset {offset}: {text}")
 
@@ -273,6 +278,11 @@ class TransactionChecks:
         for written in self._all:
             self._check_whole(written, committed)
 
+    def committed_values(self) -> list[bytes]:
+        """Values of transactions that are committed, as the leaders have them."""
+        views = [view_of(self._stored_at_leader(key)) for key in self._keys(TRANSACTIONAL)]
+        return [value for view in views for value in view.visible.values() if value is not None]
+
     def _stored_at_leader(self, key: TopicIdPartition) -> list[StoredBatch]:
         leader = int(self._image().topics[key[0]].partitions[key[1]].leader)
         return self._checks.stored(self._machines[leader], key)
@@ -287,7 +297,7 @@ class TransactionChecks:
         sent = {(number, value) for number, values in written.values.items() for value in values}
         seen = {(number, value) for number, value in sent if value in committed.get(number, ())}
         outcome = written.outcome
-        if seen and outcome in (Outcome.UNASKED, Outcome.ABORTED):
+        if seen and not written.may_be_seen:
             self._break(f"{written.label} is committed: {outcome.value}")
         if outcome is Outcome.COMMITTED and seen != sent:
             self._break(f"{written.label} is committed without {sorted(sent - seen)}")

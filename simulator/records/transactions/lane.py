@@ -99,11 +99,28 @@ class Lane(ProcessClient):
 
 
 class CoordinatorClient(ProcessClient):
-    """Asks the coordinator of one transactional id, one request after the other."""
+    """Asks the coordinator of one transactional id, or of a group, one request after the other.
 
-    def __init__(self, cluster: Cluster, host: int, transactional_id: str, *, is_old: bool) -> None:
+    Args:
+        cluster: of the transactional topic.
+        host: number of the client.
+        key: the transactional id or the id of the group.
+        is_old: True for a client from before transaction.version 2.
+        key_type: says which of them it is.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        host: int,
+        key: str,
+        *,
+        is_old: bool,
+        key_type: int = requests.TRANSACTION,
+    ) -> None:
         super().__init__(cluster, host, 0, is_old=is_old)
-        self.transactional_id = transactional_id
+        self._key = key
+        self._key_type = key_type
         self._node: int | None = None
 
     def ask_until(
@@ -155,5 +172,5 @@ class CoordinatorClient(ProcessClient):
             self._node = int(row.node_id)
             found()
 
-        body = requests.find_coordinator(self.transactional_id)
+        body = requests.find_coordinator(self._key, self._key_type)
         self.ask_any(FIND_COORDINATOR, body, answered)

@@ -16,6 +16,7 @@ from wire.api_keys import (
     END_TXN,
     FIND_COORDINATOR,
     PRODUCE,
+    TXN_OFFSET_COMMIT,
     WRITE_TXN_MARKERS,
 )
 from wire.batches.batch import TRANSACTIONAL_BIT, BatchHeader, RecordView, encode_records
@@ -36,11 +37,13 @@ EPOCH_BUMP_VERSION: Final = 2
 LAST_PRODUCE_VERSION: Final = 11
 LAST_ADD_VERSION: Final = 3
 LAST_END_VERSION: Final = 4
+LAST_OFFSETS_VERSION: Final = 4
 """Last versions of clients before it."""
 OLD_LIMITS: Final = {
     PRODUCE: LAST_PRODUCE_VERSION,
     ADD_PARTITIONS_TO_TXN: LAST_ADD_VERSION,
     END_TXN: LAST_END_VERSION,
+    TXN_OFFSET_COMMIT: LAST_OFFSETS_VERSION,
 }
 ALL_IN_SYNC: Final = -1
 
@@ -52,10 +55,10 @@ class Topic(NamedTuple):
     id: UUID
 
 
-def find_coordinator(transactional_id: str) -> Any:
-    """FindCoordinator of one transactional id."""
+def find_coordinator(key: str, key_type: int = TRANSACTION) -> Any:
+    """FindCoordinator of one transactional id, or of a key of another type."""
     new = codec.newest(FIND_COORDINATOR, "request")
-    return new.FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=(transactional_id,))
+    return new.FindCoordinatorRequest(key_type=key_type, coordinator_keys=(key,))
 
 
 def init_producer_id(transactional_id: str, timeout_ms: int, expected: Producer | None) -> Any:

@@ -216,10 +216,8 @@ class Session:
         """Write some values to a partition."""
         assert written is not None, "a transaction has begun"
         rules, lane, sent_us = self._rules, self._lanes[number], self._scheduler.now_us
-        count = self._rng.randrange(1, VALUES_MAX + 1)
-        values = tuple(
-            b"%d:%d:%d" % (rules.host, self._number, self._values + n) for n in range(count)
-        )
+        values = self._new_values(number)
+        count = len(values)
         self._values += count
         written.send(number, values)
         self._checks.owned_by(written, values)
@@ -236,6 +234,14 @@ class Session:
             done(number, values, code)
 
         lane.write(rules.transactional_id, records, taken)
+
+    def _new_values(self, number: int) -> tuple[bytes, ...]:
+        """Values for a partition that nobody has sent before."""
+        del number
+        count = self._rng.randrange(1, VALUES_MAX + 1)
+        return tuple(
+            b"%d:%d:%d" % (self._rules.host, self._number, self._values + n) for n in range(count)
+        )
 
     # ---- its end -------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ import pytest
 from simulator.checks.partitions.record_logs import stored_batches, whole_batches
 from simulator.cluster.memory_vfs import MemoryVfs
 from simulator.records.requests import batch
+from wire.batches.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, encode_records
 
 PATH = "/data/t-0/00000000000000000000.log"
 
@@ -50,3 +51,24 @@ def test_a_file_is_read_as_it_is_at_every_look():
         assert [each.base_offset for each in found] == offsets
         assert [each.values for each in found] == values
         assert b"".join(each.content for each in found) == content
+
+
+def test_a_marker_that_was_cleaned_away_is_none():
+    marker = BatchHeader(
+        base_offset=4,
+        leader_epoch=0,
+        attributes=TRANSACTIONAL_BIT | CONTROL_BIT,
+        last_offset_delta=0,
+        base_timestamp_ms=-1,
+        max_timestamp_ms=1,
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=-1,
+        records_count=0,
+    )
+    vfs = MemoryVfs()
+    vfs.make_directory("/data")
+    vfs.make_directory("/data/t-0")
+    vfs.open(PATH, create=True).pwrite(encode_records(marker, []), 0)
+    (found,) = stored_batches(vfs, "t", 0)
+    assert (found.base_offset, found.marker, found.values) == (4, None, ())
