@@ -11,6 +11,7 @@ import pytest
 from benchmarks.clusters import kafka_peer
 from coordinator.records.kinds import TRANSACTION_STATE
 from coordinator.runtime.shards import partition_for
+from tests.interop.hanging import hang, verify
 from tests.interop.quorum import Quorum, running, wait_until
 from tests.interop.test_transactions import NAME, TOPIC, create, producer_of, read, transfer
 
@@ -30,17 +31,23 @@ def tool(quorum: Quorum, name: str, *words: str) -> str:
     return kafka_peer.tool(f"{TOOLS}.{name}", "--bootstrap-server", quorum.bootstrap, *words)
 
 
-def same(quorum: Quorum, *words: str) -> str:
-    """Output of a command of kafka-transactions, which ours prints too, but for the duration."""
-    theirs = tool(quorum, "TransactionsCommand", *words)
+def mine(quorum: Quorum, *words: str) -> str:
+    """Output of a command of `kraftline transactions`."""
     command = [sys.executable, "-m", "cli.main", "transactions", "--bootstrap-server"]
     done = subprocess.run(
         [*command, quorum.bootstrap, *words],
         cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def same(quorum: Quorum, *words: str) -> str:
+    """Output of a command of kafka-transactions, which ours prints too, but for the duration."""
+    theirs = tool(quorum, "TransactionsCommand", *words)
+    printed = mine(quorum, *words)
     durations = [re.sub(r"(?m)(\t\d+ *\t)\d+ *(?=\t\S+-\d+ *\t$)", r"\1", text)
-                 for text in (theirs, done.stdout)]  # fmt: skip
+                 for text in (theirs, printed)]  # fmt: skip
     assert durations[0] == durations[1]
     return theirs
 
@@ -79,6 +86,28 @@ def test_kafkas_dump_tool_reads_our_log_of_transactions(ours: Quorum) -> None:
     states = re.findall(r'"transactionStatus":(\d)', found)
     assert "".join(states) == "0124135", "one begun, written to, committed; one aborted"
     assert "isvalid: false" not in found
+
+
+def test_hanging_transactions_are_found_and_aborted_by_both(ours: Quorum) -> None:
+    """Nobody reads behind them, until an administrator aborts them where they are."""
+    transfer(producer_of(ours), 2, is_commit=True)
+    before = read(ours, "read_committed")
+    verify(ours.bootstrap, is_on=False)
+    starts = {number: hang(ours.bootstrap, TOPIC, number, 9_000 + number) for number in (0, 2)}
+    verify(ours.bootstrap, is_on=True)
+    transfer(producer_of(ours), 3, is_commit=True)
+    assert read(ours, "read_committed") == [before[0], [*before[1], 3], before[2]]
+    found = same(ours, "find-hanging", "--topic", TOPIC)
+    rows = re.findall(rf"^{TOPIC}\s+(\d)\s+(900\d)\s+0\s+-1\s+(\d+)\s", found, re.MULTILINE)
+    assert rows == [(str(n), str(9_000 + n), str(start)) for n, start in starts.items()], found
+    at = {n: ("--topic", TOPIC, "--partition", str(n), "--start-offset", str(start))
+          for n, start in starts.items()}  # fmt: skip
+    tool(ours, "TransactionsCommand", "abort", *at[0])
+    one = same(ours, "find-hanging", "--broker-id", "1", "--max-transaction-timeout", "59")
+    assert (one.count("\n"), "9002" in one) == (2, True)
+    mine(ours, "abort", *at[2])
+    assert mine(ours, "find-hanging", "--topic", TOPIC).count("\n") == 1
+    assert [numbers[-2:] for numbers in read(ours, "read_committed")] == [[2, 3]] * 3
 
 
 def test_javas_producer_commits(ours: Quorum) -> None:
