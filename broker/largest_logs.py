@@ -1,6 +1,6 @@
 """The largest open logs of a broker, looked for in slices of a turn."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import nlargest
 from typing import Final
 
@@ -15,6 +15,7 @@ LOOKS: Final = 500
 """Logs that one look asks for their size, about half a millisecond."""
 
 OpenLog = tuple[TopicAndPartition, UnifiedLog]
+LogOf = Callable[[TopicAndPartition], UnifiedLog | None]
 
 
 class LogSize(msgspec.Struct, frozen=True, gc=False):
@@ -46,13 +47,19 @@ class LargestLogs:
 
     def __init__(self) -> None:
         self._rest: Iterator[OpenLog] | None = None
-        self._passing: list[tuple[int, int, OpenLog]] = []
-        """Size, producers and log of each that the running pass has seen."""
-        self._chosen: list[OpenLog] = []
+        self._passing: list[tuple[int, int, TopicAndPartition]] = []
+        """Size, producers and name of each that the running pass has seen."""
+        self._chosen: list[TopicAndPartition] = []
         self._count = self._producer_ids = 0
 
-    def look(self, logs: Iterable[OpenLog]) -> LogSizes:
-        """Go on with the pass, or begin one over these logs; sizes are those of now."""
+    def look(self, logs: Iterable[OpenLog], log_of: LogOf) -> LogSizes:
+        """Go on with the pass, or begin one over these logs; sizes are those of now.
+
+        Args:
+            logs: all that are open.
+            log_of: gives the open log of a name: one that was moved since is another, and one that
+                is gone is not told.
+        """
         if self._rest is None:
             self._rest, self._passing = iter(list(logs)), []
         for _ in range(LOOKS):
@@ -60,12 +67,13 @@ class LargestLogs:
             if each is None:
                 self._rest = None
                 break
-            log = each[1]
-            self._passing.append((log.log.size_bytes, len(log.known_producers), each))
+            name, seen = each
+            self._passing.append((seen.log.size_bytes, len(seen.known_producers), name))
         if self._rest is None or not self._chosen:
             self._choose()
+        open_now = [(name, log) for name in self._chosen if (log := log_of(name)) is not None]
         return LogSizes(
-            logs=tuple(_size(each) for each in self._chosen),
+            logs=tuple(_size(name, log) for name, log in open_now),
             left_out=self._count - len(self._chosen),
             producer_ids=self._producer_ids,
         )
@@ -73,12 +81,11 @@ class LargestLogs:
     def _choose(self) -> None:
         seen = self._passing
         largest = nlargest(LOGS_MAX, seen, key=lambda row: row[0]) if len(seen) > LOGS_MAX else seen
-        self._chosen = sorted((each for _, _, each in largest), key=lambda each: each[0])
+        self._chosen = sorted(name for _, _, name in largest)
         self._count, self._producer_ids = len(seen), sum(producers for _, producers, _ in seen)
 
 
-def _size(each: OpenLog) -> LogSize:
-    name, log = each
+def _size(name: TopicAndPartition, log: UnifiedLog) -> LogSize:
     return LogSize(
         *name,
         size_bytes=log.log.size_bytes,

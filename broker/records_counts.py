@@ -141,15 +141,15 @@ def quota_rates(clients: ClientQuotas, throttles: ReplicationQuotas) -> QuotaRat
 
 
 def topic_counts(counters: Counters, image: Image) -> TopicsCounted:
-    """The counts of the topics with the most bytes in and out; none of those that are gone."""
+    """The counts of the topics with the most bytes in and out; those that are gone are dropped.
+
+    What comes behind a deletion, as a read that had waited, may have counted for it once more.
+    """
+    counters.forget([each for each in counters.topics if each not in image.topics])
     topics = counters.topics.items()
     told = nlargest(TOPICS_MAX, topics, key=_bytes_of) if len(topics) > TOPICS_MAX else topics
     return TopicsCounted(
-        tuple(
-            TopicCounts(topic.name, copy(found))
-            for topic_id, found in told
-            if (topic := image.topics.get(topic_id)) is not None
-        ),
+        tuple(TopicCounts(image.topics[topic_id].name, copy(found)) for topic_id, found in told),
         max(0, len(topics) - TOPICS_MAX),
     )
 

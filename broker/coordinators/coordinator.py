@@ -201,6 +201,7 @@ class Coordinator(Generic[ImageT]):
             shard = self._shards.find(number)
             if shard is not None:
                 shard.flush()
+                self._touched.add(number)  # a failed one is tried again by a timer of the machine
             budget.spend(FLUSH_UNITS)
         while self._changed and budget.has_room:
             number = next(iter(self._changed))

@@ -66,6 +66,11 @@ class HostedPartitions:
         """Id of the partition that has the log of this name."""
         return self._key_of.get(name)
 
+    def open_log(self, name: TopicAndPartition) -> UnifiedLog | None:
+        """The open log of this name."""
+        key = self._key_of.get(name)
+        return None if key is None else self.by_key[key].partition.log
+
     def open_logs(self) -> Iterator[tuple[TopicAndPartition, UnifiedLog]]:
         """The logs that are open, by name."""
         for hosted in self.by_key.values():

@@ -459,6 +459,10 @@ class LocalReplicas:
         hosted = self._hosted.get(key)
         return None if hosted is None else hosted.partition
 
+    def open_log(self, name: TopicAndPartition) -> UnifiedLog | None:
+        """The open log of a hosted partition."""
+        return self._all.open_log(name)
+
     def open_logs(self) -> Iterator[tuple[TopicAndPartition, UnifiedLog]]:
         """The open logs of the hosted partitions."""
         return self._all.open_logs()

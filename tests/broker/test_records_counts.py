@@ -10,6 +10,7 @@ from broker.records_counts import topic_counts
 from replication.counters import Counters
 from simulator.cluster.memory_vfs import MemoryVfs
 from tests.broker.metadata_log import MetadataLog
+from tests.broker.record_hosts import Host, with_topics
 from tests.storage.test_unified_log import NOW, opened, produced
 
 
@@ -25,12 +26,12 @@ def test_the_largest_logs_are_told_with_the_number_of_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(largest_logs, "LOGS_MAX", 2)
-    logs = [(("t", number), log_of(size)) for number, size in enumerate((1, 3, 2))]
-    found = LargestLogs().look(logs)
+    logs = [(("t", number), log_of(size)) for number, size in enumerate((1, 2, 3))]
+    found = LargestLogs().look(logs, dict(logs).get)
     assert [(each.topic, each.partition) for each in found.logs] == [("t", 1), ("t", 2)]
-    assert (found.left_out, found.logs[0].log_end_offset) == (1, 3)
-    assert found.logs[0].size_bytes > found.logs[1].size_bytes
-    assert [each.partition for each in LargestLogs().look(logs[:2]).logs] == [0, 1]
+    assert (found.left_out, found.logs[0].log_end_offset) == (1, 2)
+    assert found.logs[0].size_bytes < found.logs[1].size_bytes
+    assert [each.partition for each in LargestLogs().look(logs[:2], dict(logs).get).logs] == [0, 1]
 
 
 def test_a_pass_over_many_logs_takes_several_looks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,15 +39,35 @@ def test_a_pass_over_many_logs_takes_several_looks(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(largest_logs, "LOOKS", 2)
     logs = [(("t", number), log_of(size, 1)) for number, size in enumerate((2, 1, 3))]
     largest = LargestLogs()
-    first = largest.look(logs)
+    first = largest.look(logs, dict(logs).get)
     assert ([each.partition for each in first.logs], first.left_out) == ([0], 1)
     assert first.producer_ids == 2
     logs[0][1].append_as_leader(produced(NOW), 0, NOW)
-    second = largest.look([])
+    second = largest.look([], dict(logs).get)
     assert ([each.partition for each in second.logs], second.left_out) == ([2], 2)
     assert second.producer_ids == 3
-    assert largest.look(logs[:1]).logs[0].partition == 0, "a new pass is over in one look"
-    assert largest.look([]) == LogSizes()
+    assert largest.look(logs[:1], dict(logs).get).logs[0].partition == 0, (
+        "a new pass is over in one look"
+    )
+    assert largest.look([], dict(logs).get) == LogSizes()
+
+
+def test_a_log_that_was_moved_or_deleted_in_a_pass_is_told_as_it_is_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(largest_logs, "LOOKS", 2)
+    logs = [(("t", number), log_of(1)) for number in range(4)]
+    largest = LargestLogs()
+    for _ in range(3):
+        largest.look(logs, dict(logs).get)
+    moved = {("t", 1): log_of(5), ("t", 2): logs[2][1], ("t", 3): logs[3][1]}
+    found = largest.look(logs, moved.get)
+    assert [(each.partition, each.log_end_offset) for each in found.logs] == [
+        (1, 5),
+        (2, 1),
+        (3, 1),
+    ]
+    assert found.left_out == 0
 
 
 def test_topics_with_the_most_bytes_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,3 +88,15 @@ def test_topics_with_the_most_bytes_are_told(monkeypatch: pytest.MonkeyPatch) ->
     metadata.remove(ids["a"])
     counted = topic_counts(counters, metadata.image)
     assert ([each.topic for each in counted.told], counted.left_out) == (["c"], 0)
+    assert counters.topics.keys() == {ids["c"]}
+    metadata.topic("a", ids["a"])
+    assert [each.topic for each in topic_counts(counters, metadata.image).told] == ["c"]
+
+
+def test_an_open_log_is_found_by_its_name() -> None:
+    host = Host(with_topics("a", partitions=2)).started()
+    found = [host.local.open_log(("a", number)) for number in (0, 1, 2)]
+    assert found == [host.partition(0).log, host.partition(1).log, None]
+    host.log.remove()
+    host.update()
+    assert host.local.open_log(("a", 0)) is None

@@ -318,3 +318,13 @@ def test_a_commit_alone_waits_for_nobody() -> None:
 def test_the_slices_of_a_loaded_transaction_log_are_as_large_as_configured() -> None:
     broker = Coordinated(transactions=TransactionsConfig(load_bytes_max=123))
     assert broker.broker._transactions.coordinator._settings.load_bytes_max == 123
+
+
+def test_the_timers_of_a_shard_are_looked_at_behind_its_flush() -> None:
+    """A flush may come turns after its writes; one that fails is tried again by a timer."""
+    broker = started()
+    groups = broker.groups
+    groups.next_ms()
+    broker.groups._buffered[NUMBER] = None
+    groups.go_on()
+    assert groups._touched == {NUMBER}
