@@ -1,4 +1,4 @@
-"""Kafka Connect, distributed, at three nodes of ours: its workers are a group of their own protocol.
+"""Kafka Connect, distributed, at three nodes of ours: workers are a group of their own protocol.
 
 They keep connectors, positions and states in compacted topics. With `exactly.once.source.support`
 a source writes records and positions in transactions, and a worker that begins fences the one
