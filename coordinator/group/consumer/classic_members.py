@@ -152,8 +152,17 @@ def _join_classic_group(
     *,
     compares: bool,
 ) -> Joined | ApiError:
-    """Make a classic group of `group`; if its targets are not due, the member takes its step."""
-    rebalances = draft.group.assignment_epoch < draft.group.group_epoch
+    """Make a classic group of `group`; if its targets are not due, the member takes its step.
+
+    Not beside a member that waits for its target: it has taken less in this generation, and would
+    never be given the rest. (Kafka 4.3 leaves it so.)
+    """
+    epoch = draft.group.assignment_epoch
+    rebalances = epoch < draft.group.group_epoch or any(
+        not member.is_reconciled_to(epoch)
+        for member_id, member in draft.group.members.items()
+        if member_id != joining.member.member_id
+    )
     joined: Joined | ApiError = Joined(
         member=joining.member, protocol_name=joining.protocol_name, has_compared_topics=compares
     )

@@ -418,6 +418,21 @@ def test_it_rebalances_if_it_subscribes_other_topics() -> None:
     assert heartbeat(setup, joined.member_id, 2, "i1") == "rebalance_in_progress"
 
 
+def test_it_rebalances_if_another_one_waits_for_its_target() -> None:
+    """It has synced without a partition, which nobody would give it in this generation."""
+    setup = ShardDriver()
+    setup.join("m1", "a", instance_id="i1")
+    setup.beat("m1", -2, instance_id="i1")
+    old = setup.ask_join(join("", metadata("a"))).member_id
+    epoch = setup.ask_join(join(old, metadata("a"))).generation_id
+    assert assigned(setup, old, epoch) == {}
+    assert heartbeat(setup, old, epoch) == "none"
+    joined = setup.ask_join(join("", metadata("a"), instance_id="i1"))
+    assert joined.error_code is ErrorCode.none
+    assert isinstance(setup.shard.image.groups["g"], GroupMetadataValue)
+    assert heartbeat(setup, old, epoch) == "rebalance_in_progress"
+
+
 def test_a_regular_expression_goes_with_a_replaced_member() -> None:
     setup = policy(MigrationPolicy.UPGRADE)
     setup.join("m1", instance_id="i1", subscribed_topic_names=None, subscribed_topic_regex="a.*")
