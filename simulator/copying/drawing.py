@@ -14,7 +14,7 @@ from simulator.records.transactions.workload import TOPIC
 
 OLDER_SHARE: Final = 0.25
 """Share of members with an older client where newer ones may be."""
-TIMEOUTS_MS: Final = (500, 2_000, 6_000)
+TIMEOUTS_MS: Final = (2_000, 4_000, 8_000)
 
 
 class Copying(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ aborted, and the member reads again from what is committed.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, Protocol
 
 from typing_extensions import override
@@ -36,10 +37,12 @@ REFUSED: Final = frozenset(
 )
 """Errors of offsets in a transaction behind which it is aborted."""
 
+ABORTED_SHARE: Final = 0.2
+"""Share of transactions that are aborted behind their offsets."""
+LEFT_SHARE: Final = 0.1
+"""Share of those that are left until their time is over, and committed then."""
 HELD_SHARE: Final = 0.4
-"""Share of transactions that stay open for a while behind their offsets."""
-HELD_US: Final = 300
-"""Mean time of that, for each ms of the time-out."""
+"""Share of the others that stay open for a while."""
 STALLED_SHARE: Final = 0.15
 STALLED_US: Final = 5_000_000
 """Share of transactions whose process stalls behind its writes, and for how long at most: longer
@@ -85,6 +88,7 @@ class CopySession(Session):
         ended: called once, when it ends by itself.
         group_id: of its member.
         source: its member.
+        is_calm: says if the run comes to its rest: then it stalls no more, and holds nothing open.
     """
 
     def __init__(
@@ -97,6 +101,7 @@ class CopySession(Session):
         *,
         group_id: str,
         source: Source,
+        is_calm: Callable[[], bool],
     ) -> None:
         super().__init__(cluster, rules, number, checks, ended)
         self._group_id = group_id
@@ -104,6 +109,7 @@ class CopySession(Session):
             cluster, rules.host, group_id, is_old=rules.is_old, key_type=GROUP
         )
         self._source = source
+        self.is_calm = is_calm
         self._work: Work = {}
         self._commit: Commit | None = None
 
@@ -149,7 +155,7 @@ class CopySession(Session):
 
     @override
     def _finish(self) -> None:
-        if self._rng.random() < STALLED_SHARE:
+        if not self.is_calm() and self._rng.random() < STALLED_SHARE:
             self._checks.hit("copy_stalled")
             self._source.stall(self._rng.randrange(STALLED_US))
         self._when_awake(self._send_offsets)
@@ -197,11 +203,17 @@ class CopySession(Session):
 
     def _end_some_time(self) -> None:
         """End at once, or later: until then nobody else may read behind what was copied."""
-        end = super()._finish
-        if self._rng.random() < HELD_SHARE:
-            self._later(lambda: self._when_awake(end), self._rules.timeout_ms * HELD_US)
-        else:
-            self._when_awake(end)
+        if self.is_calm():
+            self._end(is_commit=True)
+            return
+        timeout_us, drawn = self._rules.timeout_ms * 1_000, self._rng.random()
+        end = partial(self._end, is_commit=drawn >= ABORTED_SHARE)
+        delay_us = 1
+        if drawn >= 1 - LEFT_SHARE:
+            delay_us += timeout_us + self._rng.randrange(timeout_us)
+        elif self._rng.random() < HELD_SHARE:
+            delay_us += self._rng.randrange(timeout_us)
+        self._scheduler.after(delay_us, lambda: self._when_awake(end))
 
     # ---- its end -------------------------------------------------------------------------------
 

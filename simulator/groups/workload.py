@@ -53,6 +53,9 @@ TRIES: Final = 6
 CREATED: Final = (ErrorCode.none, ErrorCode.topic_already_exists)
 PAUSE_US: Final = 250_000
 COPYING_MEMBERS: Final = 2
+NEVER_US: Final = 1 << 62
+CALM_US: Final = 20_000_000
+"""Time behind the faults in which members that copy stall, and hold transactions open."""
 
 
 class Slot(msgspec.Struct):
@@ -117,6 +120,8 @@ class Groups:
         self._image = image
         self._scheduler = cluster.scheduler
         self._is_settling = self._is_stopped = False
+        self._calm_us = NEVER_US
+        """Time from which on members that copy hold nothing open."""
         self._open = 0
         """Requests of administrators."""
         self._admin = hosts()
@@ -244,6 +249,7 @@ class Groups:
             lambda _: self._fenced(slot, consumer),
             group_id=slot.group_id,
             source=source,
+            is_calm=lambda: self._scheduler.now_us >= self._calm_us,
         )
 
     def _fenced(self, slot: Slot, consumer: GroupConsumer) -> None:
@@ -262,6 +268,7 @@ class Groups:
     def settle(self) -> None:
         """Let all members come back, and nothing befall them any more; producers stop."""
         self._is_settling = True
+        self._calm_us = self._scheduler.now_us + CALM_US
         for producer in self.producers:
             producer.is_stopped = True
         for slot in self.slots:

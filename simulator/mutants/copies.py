@@ -20,6 +20,8 @@ COPYING: Final = replace(
     faults=tuple(kind for kind in GROUPS_KINDS if kind != "coordinator_move"),
 )
 """One node, members that come and go, and a group that copies."""
+RARE_SEEDS_MAX: Final = 60
+"""Of mutants that need a partition to move in the middle of a transaction."""
 
 Function = Callable[..., Any]
 
@@ -39,13 +41,14 @@ def _begins_before_open_offsets(patches: Patches) -> None:
 def _commits_offsets_at_once(patches: Patches) -> None:
     """Offsets of a transaction are committed when they come, not when it ends."""
 
-    def make(original: Function) -> Function:
-        def mutated(before: GroupsImage, key: Any, value: Any, at: Any) -> Any:
-            return original(before, key, value, replace(at, producer_id=None))
+    def make(_: Function) -> Function:
+        def mutated(before: GroupsImage, group_id: str, at: Any, entry: Any, producer: int) -> Any:
+            del producer
+            return image._offsets_committed(before, {group_id: {at: entry}})  # noqa: SLF001
 
         return mutated
 
-    patches.function(image, "_offset_committed", make)
+    patches.function(image, "_offset_pending", make)
 
 
 def _commits_offsets_of_the_aborted(patches: Patches) -> None:
@@ -76,8 +79,13 @@ def _takes_offsets_of_anybody(patches: Patches) -> None:
 
 
 COPIES: Final[tuple[Mutant, ...]] = (
-    by_seeds(419, _begins_before_open_offsets, "D4", options=COPYING),
+    replace(
+        by_seeds(419, _begins_before_open_offsets, "D4", options=COPYING), seeds_max=RARE_SEEDS_MAX
+    ),
     by_seeds(420, _commits_offsets_at_once, "D6", options=COPYING),
     by_seeds(421, _commits_offsets_of_the_aborted, "D6", options=COPYING),
-    by_seeds(422, _takes_offsets_of_anybody, "D4", "D6", options=COPYING),
+    replace(
+        by_seeds(422, _takes_offsets_of_anybody, "D4", "D6", options=COPYING),
+        seeds_max=RARE_SEEDS_MAX,
+    ),
 )

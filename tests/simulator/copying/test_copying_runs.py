@@ -145,6 +145,25 @@ def test_partitions_are_given_up_when_the_offsets_are_taken(quiet, monkeypatch):
         consumer._taken = {}
 
 
+def test_behind_the_faults_nothing_is_held_open_for_ever(quiet, monkeypatch):
+    consumer = copying_slot(quiet).consumer
+    session, ended, stalled = consumer.session, [], []
+    assert quiet.groups._calm_us == 1_600_000 + groups_workload.CALM_US
+    monkeypatch.setattr(session, "_end", lambda *, is_commit: ended.append(is_commit))
+    monkeypatch.setattr(consumer, "stall", stalled.append)
+    monkeypatch.setattr(quiet.groups, "_calm_us", quiet.scheduler.now_us)
+    for _ in range(40):
+        session._finish()
+        session._end_some_time()
+    assert (ended, stalled) == ([True] * 40, [])
+    monkeypatch.setattr(quiet.groups, "_calm_us", quiet.scheduler.now_us + 1)
+    for _ in range(40):
+        session._finish()
+        session._end_some_time()
+    assert len(ended) == 40
+    assert stalled
+
+
 @pytest.mark.long
 def test_the_same_seed_gives_the_same_bytes(copied):
     assert run_records(3, ALONE, plan=copied.plan).digest == copied.digest
