@@ -100,6 +100,7 @@ class LogCleaner:
             rate=lambda: self._settings.bytes_per_second,
             ended=self._ended,
         )
+        self._configs = EMPTY.configs
         self._settings = cleaner_settings(EMPTY, node_id, properties)
         self.states = CleanerManager(vfs)
         self._left: deque[TopicAndPartition] = deque()
@@ -144,7 +145,9 @@ class LogCleaner:
 
     def publish(self, image: Image) -> None:
         """Take the settings of the next image; a round that runs keeps its own."""
-        before = self._settings
+        if image.configs is self._configs:
+            return  # most images: their records are of partitions and brokers
+        self._configs, before = image.configs, self._settings
         self._settings = cleaner_settings(image, self._node_id, self._properties)
         if before.is_enabled and self._due_ms is not None and before != self._settings:
             self._due_ms = min(self._due_ms, self._services.now_ms + self._settings.backoff_ms)

@@ -17,7 +17,7 @@ from tests.broker.cleaning.cleaner_hosts import (
     state,
     values,
 )
-from tests.broker.metadata_log import D2, A
+from tests.broker.metadata_log import D2, A, B
 from tests.broker.record_hosts import with_topics
 from tests.storage.golden import put
 
@@ -147,6 +147,19 @@ def test_a_shorter_pause_holds_at_once() -> None:
     host.log.broker_config("log.cleaner.backoff.ms", "100")
     host.update()
     assert host.cleaner.next_ms() == host.clock.now_ms + 100
+
+
+def test_settings_are_computed_anew_only_for_an_image_with_other_configs() -> None:
+    host = filled(count=1)
+    host.log.broker_config("log.cleaner.backoff.ms", "100")
+    host.update()
+    before = host.cleaner._settings
+    host.log.topic("b", B)
+    host.update()
+    assert host.cleaner._settings is before
+    host.log.broker_config("log.cleaner.backoff.ms", "200")
+    host.update()
+    assert host.cleaner._settings.backoff_ms == 200
 
 
 # -- what happens to a log meanwhile --------------------------------------------------------------
