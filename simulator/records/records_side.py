@@ -7,6 +7,7 @@ come between. A power failure or a kill ends it with the process: nothing of it 
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -159,15 +160,15 @@ class RecordsSide:
     def _step(self) -> None:
         self._is_planned = False
         taken, self._events = self._events, []
-        machine, broker = self._machine, self.broker
-        for act in (lambda: broker.take(taken, machine.now()), broker.settle):
+        machine, broker, incarnation = self._machine, self.broker, self._incarnation
+        for act in (partial(broker.take, taken, machine.now()), broker.settle):
             effects = self.guarded(act)
             if effects is None:
                 return
             machine.after_records_step(taken, effects)
             for effect in effects:
                 self._perform[type(effect)](effect)
-                if not self.is_current:
+                if machine.incarnation != incarnation:
                     return
             self.grant()
         self._timer.set(broker.next_deadline_ms())

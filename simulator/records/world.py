@@ -313,8 +313,7 @@ class RecordsWorld(World):
         self._records_steps += 1
         if self.event_count >= self._busy_at:
             self._look_for_a_busy_loop()
-        kinds = [_number_of(type(each)) for each in taken]
-        kinds += [_number_of(type(each)) for each in effects]
+        kinds = [_number_of(type(each)) for each in (*taken, *effects)]
         step = (self.digest, self.scheduler.now_us, machine.id, len(taken), *kinds)
         self.digest = hash(step) & 0xFFFFFFFF  # of numbers alone: the same in every process
         self.record_checks.after_step(machine)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from metadata.image import Image
-from replication.leader.isr import Isr, maximal_isr
+from replication.leader.isr import PartitionState, maximal_isr
 from replication.leader.leadership import Leadership
 from replication.partition import Partition
 from replication.roles import Following
@@ -68,8 +68,8 @@ class RecordChecks:
         self._promised: dict[tuple[bytes, int], Promised] = {}
         self._leaders: dict[tuple[Key, int], int] = {}
         """(partition, leader epoch) -> node."""
-        self._watermarks: dict[tuple[int, int, Key], tuple[int, int, Isr]] = {}
-        """(node, incarnation, partition) -> leader epoch, its high watermark and maximal ISR."""
+        self._watermarks: dict[tuple[int, int, Key], tuple[int, int, PartitionState]] = {}
+        """(node, incarnation, partition) -> leader epoch, its high watermark and ISR."""
 
     def _of(self, key: tuple[bytes, int]) -> Promised:
         return self._promised.setdefault(key, Promised())
@@ -288,14 +288,14 @@ class RecordChecks:
         if leader != node:
             raise Violation("D7", f"{_text(key)}: nodes {leader} and {node} lead epoch {epoch}")
         place = (node, machine.incarnation, key)
-        watermark, members = int(role.high_watermark), maximal_isr(role.state)
+        watermark, state = int(role.high_watermark), role.state
         known = self._watermarks.get(place)
-        if known == (epoch, watermark, members):
+        if known == (epoch, watermark, state):
             return
         if known is not None and known[0] == epoch and watermark < known[1]:
             text = f"{_text(key)}: node {node} lowers the high watermark to {watermark}"
             raise Violation("D2", f"{text} from {known[1]} in epoch {epoch}")
-        self._watermarks[place] = (epoch, watermark, members)
+        self._watermarks[place] = (epoch, watermark, state)
         self._check_ends(key, role, watermark)
 
     def _check_ends(self, key: Key, role: Leadership, watermark: int) -> None:
