@@ -137,6 +137,8 @@ class FastElection:
     def overtake(self, asking_id: NodeId, now_ms: int) -> None:
         """Do not wait for the rank any longer: a voter with a shorter log asked for pre-votes.
 
+        Of three voters that one cannot win without this one, which rejects it. Of more it may: then
+        both can be candidates of one epoch, which still ends most elections sooner than the wait.
         Once this voter has asked itself its pauses are short, and stay as they are.
         """
         evidence = self.evidence

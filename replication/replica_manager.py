@@ -210,6 +210,7 @@ class ReplicaManager:
         elif changed.high_watermark_raised:
             self._produces.check(key)
             self._fetches.check(key, partial(DelayedFetch.committed, key=key))
+            self._deletions.check(key)
             self._on_checked(key)
 
     def _appended(self, key: TopicIdPartition, changed: Changed) -> None:

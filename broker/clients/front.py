@@ -407,6 +407,7 @@ class Front:
         del self._clients[client.connection_id]
         self._woken.pop(client.connection_id, None)
         self._memory.drop(client.waiting)
+        client.waiting.clear()
         self._answers.drop(client)
         for withdraw in client.parked.values():
             withdraw()

@@ -12,6 +12,8 @@ from decimal import ROUND_HALF_UP, Decimal
 from random import SystemRandom
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from cli.command import Output, execute
 from cli.connect import ClusterError, Connect, json_line, open_cluster
 from cli.groups.consumer_perf_test import command_parser
@@ -21,11 +23,11 @@ from cli.groups.membership.group_configs import group_config
 from cli.groups.membership.group_consumer import GroupConsumer, Subscription
 from cli.records.clients import client_configs
 from cli.records.clients.clock import SYSTEM, Clock
-from cli.records.clients.fetcher import Fetched, FetcherConfig, FetchError
+from cli.records.clients.fetcher import Fetched, FetchError
 from cli.records.clients.offsets import EARLIEST, LATEST
 from cli.records.clients.records_api import RecordsApi
 from cli.records.clients.topic_metadata import Partition
-from cli.records.consuming import drawn_id, on_termination
+from cli.records.consuming import drawn_id, fetcher_config, on_termination
 from cli.records.partition_rules import topic_pattern
 from cli.records.tool_parser import ToolParser
 
@@ -72,7 +74,8 @@ def _parse(arguments: Sequence[str]) -> Namespace:
     if "client.id" not in properties:
         options.command_property.append(f"client.id={CLIENT_ID}")
     options.group_config = group_config(properties, options.group or _drawn_group())
-    options.fetching = FetcherConfig(
+    options.fetching = replace(
+        fetcher_config(properties),
         max_partition_fetch_bytes=options.fetch_size,
         reset_to=LATEST if options.from_latest else EARLIEST,
     )
@@ -139,6 +142,7 @@ def measure(api: RecordsApi, options: Namespace, clock: Clock) -> Output:
     is_detailed = options.show_detailed_stats
     if not options.hide_header and not options.json:
         sys.stdout.write((DETAILED_HEAD if is_detailed else HEAD) + MORE_HEAD)
+        sys.stdout.flush()
     joins, start_ms, start_wall_ms = Joins(clock), clock.now_ms(), clock.wall_ms()
     consumer = GroupConsumer(
         api, options.group_config, options.fetching, options.subscription, clock,
@@ -191,6 +195,7 @@ def _consume(consumer: GroupConsumer, options: Namespace, clock: Clock, joins: J
                     now = options.date_format.shown(clock.wall_ms())
                     line = _line(whole, before, now_ms - line_ms, joins.first_ms or 0)
                     sys.stdout.write(f"{now}, 0, {line}\n")
+                    sys.stdout.flush()
                 joins.first_ms, line_ms = None, now_ms
                 before = _Counts(whole.records, whole.size_bytes)
     return whole

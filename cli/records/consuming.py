@@ -133,24 +133,32 @@ def _fetcher_config(options: Namespace, properties: dict[str, str]) -> FetcherCo
         properties["auto.offset.reset"] = "earliest" if options.from_beginning else "latest"
     if options.isolation_level is not None:
         properties["isolation.level"] = options.isolation_level
-    defaults = FetcherConfig()
     try:
-        number = client_configs.number_of
-        levels = tuple(ISOLATION_LEVELS)
-        level = client_configs.one_of(properties, "isolation.level", levels, "read_uncommitted")
-        policy = client_configs.one_of(properties, "auto.offset.reset", tuple(RESETS), "latest")
-        return FetcherConfig(
-            isolation_level=ISOLATION_LEVELS[level],
-            fetch_max_wait_ms=number(properties, "fetch.max.wait.ms", defaults.fetch_max_wait_ms),
-            fetch_min_bytes=number(properties, "fetch.min.bytes", defaults.fetch_min_bytes),
-            fetch_max_bytes=number(properties, "fetch.max.bytes", defaults.fetch_max_bytes),
-            max_partition_fetch_bytes=number(
-                properties, "max.partition.fetch.bytes", defaults.max_partition_fetch_bytes
-            ),
-            reset_to=RESETS[policy],
-        )
+        return fetcher_config(properties)
     except UsageError as error:
         raise UsageError(f"{UNKNOWN_ERROR}{error}") from error
+
+
+def fetcher_config(properties: dict[str, str]) -> FetcherConfig:
+    """Make the config of a fetcher of the properties of a consumer.
+
+    Raises:
+        UsageError: a value is none of its kind.
+    """
+    defaults, number = FetcherConfig(), client_configs.number_of
+    levels = tuple(ISOLATION_LEVELS)
+    level = client_configs.one_of(properties, "isolation.level", levels, "read_uncommitted")
+    policy = client_configs.one_of(properties, "auto.offset.reset", tuple(RESETS), "latest")
+    return FetcherConfig(
+        isolation_level=ISOLATION_LEVELS[level],
+        fetch_max_wait_ms=number(properties, "fetch.max.wait.ms", defaults.fetch_max_wait_ms),
+        fetch_min_bytes=number(properties, "fetch.min.bytes", defaults.fetch_min_bytes),
+        fetch_max_bytes=number(properties, "fetch.max.bytes", defaults.fetch_max_bytes),
+        max_partition_fetch_bytes=number(
+            properties, "max.partition.fetch.bytes", defaults.max_partition_fetch_bytes
+        ),
+        reset_to=RESETS[policy],
+    )
 
 
 UNKNOWN_ERROR: Final = "Unknown error when running consumer: \n"

@@ -289,6 +289,7 @@ class Shard(Generic[ImageT]):
         assert self.state is ShardState.LOADING, f"{self.state=}"
         self.state = ShardState.FAILED
         self._pending.clear()
+        self.image = self.committed = self.machine.empty
 
     def resign(self) -> None:
         """Refuse all: this broker leads the partition no longer."""

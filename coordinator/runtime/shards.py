@@ -13,15 +13,26 @@ from coordinator.runtime.shard import Shard, ShardState
 from wire.errors import ApiError, ErrorCode
 
 _KEPT_MAX: Final = 4096
+KEPT_LENGTH_MAX: Final = 256
+"""Longest id that is kept, in characters: what clients send bounds the memory of all."""
 _INT32_MIN: Final = -(1 << 31)
 
 
-@lru_cache(_KEPT_MAX)
 def partition_for(key: str, partition_count: int) -> int:
-    """The partition of a group id or transactional id; those of the last ids are kept."""
+    """The partition of a group id or transactional id; those of the last short ids are kept."""
+    if len(key) > KEPT_LENGTH_MAX:
+        return partition_of_key(key, partition_count)
+    return _kept_partition(key, partition_count)
+
+
+def partition_of_key(key: str, partition_count: int) -> int:
+    """As `partition_for`, anew."""
     assert partition_count > 0, f"{partition_count=}"
     number = java_hash(key)
     return (0 if number == _INT32_MIN else abs(number)) % partition_count
+
+
+_kept_partition = lru_cache(_KEPT_MAX)(partition_of_key)
 
 
 def java_hash(text: str) -> int:

@@ -203,7 +203,7 @@ class DelayedFetch(Generic[Request]):
 
     def committed(self, key: TopicIdPartition) -> bool:
         """As `try_complete`, behind a rise of its high watermark: the log end did not change."""
-        if self.params.isolation is FetchIsolation.LOG_END:
+        if self.params.isolation is FetchIsolation.LOG_END and not self._throttled:
             self.held.pop(key, None)  # its row tells the watermark
             return False
         return self.try_complete((key,))

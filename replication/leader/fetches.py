@@ -85,7 +85,7 @@ class Fetches:
         self._read_from = ReadFrom(partition_of, rules.selector, self.is_throttled)
         self._budget = budget
         self._completed: deque[DelayedFetch[_Fetch]] = deque()
-        self.waiting = Waiting(clock, self._end, self._completed.append)
+        self.waiting = Waiting(clock, self._end, self._completed)
 
     @property
     def is_busy(self) -> bool:

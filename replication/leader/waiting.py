@@ -3,6 +3,7 @@
 apache/kafka: core/.../server/DelayedOperation.scala (`DelayedOperationPurgatory`)
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, Generic, TypeVar
@@ -26,19 +27,20 @@ class Waiting(Generic[Operation]):
     Args:
         clock: of the broker.
         end: answers a request whose wait is over.
-        end_later: takes one whose wait is over by an event or its deadline, to be answered soon;
-            None to answer it at once.
+        due: takes those whose wait is over by an event or its deadline, which are to be answered
+            soon; None to answer them at once.
     """
 
     def __init__(
         self,
         clock: Clock,
         end: Callable[[Operation], None],
-        end_later: Callable[[Operation], None] | None = None,
+        due: deque[Operation] | None = None,
     ) -> None:
         self._clock = clock
         self._end = end
-        self._end_later = end_later or end
+        self._due = due
+        self._end_later = end if due is None else due.append
         self._purgatory: Purgatory[TopicIdPartition, Operation] = Purgatory()
 
     @property
@@ -66,7 +68,7 @@ class Waiting(Generic[Operation]):
         if watched is None:
             self._end(operation)
             return None
-        return partial(self._purgatory.cancel, watched)
+        return partial(self.cancel, watched)
 
     def open(self, operation: Operation) -> Watched[TopicIdPartition, Operation]:
         """Take a request whose partitions come one after the other, and then `close`."""
@@ -84,10 +86,12 @@ class Waiting(Generic[Operation]):
         if self._purgatory.close(watched, deadline_ms):
             self._end(watched.operation)
             return None
-        return partial(self._purgatory.cancel, watched)
+        return partial(self.cancel, watched)
 
     def cancel(self, watched: Watched[TopicIdPartition, Operation]) -> None:
-        """End a request without an answer; nothing if it has ended."""
+        """End a request without an answer; nothing if it is answered."""
+        if self._due is not None and not watched.is_watched and watched.operation in self._due:
+            self._due.remove(watched.operation)
         self._purgatory.cancel(watched)
 
     def check(self, key: TopicIdPartition, attempt: Attempt[Operation] | None = None) -> None:

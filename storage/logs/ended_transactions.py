@@ -69,12 +69,13 @@ def ended_transactions(
     try:
         for header in _headers(segments, start, end):
             known = header.end_offset
-            if _is_marker(header):
+            if header.is_control:
                 first = opened.pop(header.producer_id, None)
-                if first is not None and header.last_offset >= high_watermark:
+                is_noted = _is_marker(header) and header.last_offset >= high_watermark
+                if first is not None and is_noted:
                     assert first < header.last_offset, f"{header=} begins at {first}"
                     ended.append(EndedTransaction(header.producer_id, first, header.last_offset))
-            elif header.is_transactional and not header.is_control:
+            elif header.is_transactional:
                 opened.setdefault(header.producer_id, header.base_offset)
     except (CorruptBatchError, CorruptLogError):
         if known < end:
@@ -83,7 +84,7 @@ def ended_transactions(
 
 
 def _is_marker(header: BatchHeader) -> bool:
-    """True of a marker; one whose record was cleaned ends nothing any more."""
+    """True of a marker; what one ended whose record was cleaned is replicated long since."""
     return header.is_control and header.records_count > 0
 
 

@@ -70,6 +70,17 @@ def test_an_answer_behind_which_none_waits_ends_no_half() -> None:
     assert not driven.broker._budget.is_spent
 
 
+def test_who_has_gone_before_its_answer_gets_none() -> None:
+    driven = started()
+    take(driven, FramesReceived(1, produce(0).frames))
+    driven.broker._budget.spend(TURN_UNITS_MAX)
+    driven.broker.settle()
+    assert driven.broker._replicas.is_busy
+    driven.step(ConnectionClosed(READERS[1]))
+    assert [each.request for each in driven.broker._replicas._answers._completed] == []
+    assert driven.broker.counts().fetch.delayed == 0
+
+
 def test_those_whose_time_is_over_are_all_answered_in_one_step() -> None:
     driven = started()
     driven.now_ms += 500

@@ -9,10 +9,8 @@ import pytest
 
 from replication.leader.alter_partition import RETRY_MS
 from replication.leader.appends import has_valid_acks
-from replication.leader.delayed import DeletedRecords
-from replication.leader.isr import CommittedPartitionState, PendingShrinkIsr
+from replication.leader.isr import CommittedPartitionState
 from replication.leader.leadership import UNCHANGED, Changed
-from replication.replica_manager import SHRINKS_PER_TICK
 from storage.errors import OutOfSpaceError
 from storage.logs.log_validator import AppendRules, RecordError, TimestampType
 from storage.producers.producer_state import Origin
@@ -26,7 +24,6 @@ from tests.replication.managers import (
     codes,
     offsets,
     waiting,
-    want,
 )
 from tests.replication.partitions import (
     CONSUMER,
@@ -427,68 +424,3 @@ def test_lagging_followers_are_proposed_to_leave_at_every_half_of_the_lag_time()
     request = managed.manager.next_proposal(11)
     ((row,),) = [topic.partitions for topic in request.topics]
     assert [member.broker_id for member in row.new_isr_with_epochs] == [1]
-
-
-# --- DeleteRecords
-
-
-def delete(managed, offsets_, timeout_ms=30):
-    managed.manager.delete_records(offsets_, timeout_ms=timeout_ms, answer=managed.answers.append)
-    return managed.taken()
-
-
-def test_a_deletion_waits_for_the_live_replicas():
-    managed = Managed()
-    managed.create(**PAIR)
-    managed.append()
-    managed.append()
-    managed.fetch((T0, 2), params=from_follower())
-    assert delete(managed, {T0: 1, OTHER: 0}) == []
-    assert managed.manager.waiting_counts == (0, 0, 1)
-    fetched, deleted = managed.fetch(want(T0, 2, log_start_offset=1), params=from_follower())
-    assert codes(fetched) == [NONE]
-    assert deleted == {T0: DeletedRecords(NONE, 1), OTHER: DeletedRecords(UNKNOWN)}
-
-
-def test_a_deletion_of_a_single_replica_is_answered_at_once():
-    managed = Managed()
-    managed.create(**ALONE)
-    managed.create(T1, deletes=False, **ALONE)
-    managed.append()
-    assert only(delete(managed, {T0: -1, OTHER: 0, T1: 0})) == {
-        T0: DeletedRecords(NONE, 1),
-        OTHER: DeletedRecords(UNKNOWN),
-        T1: DeletedRecords(ErrorCode.policy_violation),
-    }
-    assert only(delete(managed, {T0: 2})) == {T0: DeletedRecords(ErrorCode.offset_out_of_range)}
-
-
-def test_a_deletion_ends_with_its_time():
-    managed = Managed()
-    managed.create(**PAIR)
-    managed.append()
-    managed.fetch((T0, 1), params=from_follower())
-    assert delete(managed, {T0: 1}, timeout_ms=30) == []
-    assert managed.manager.next_ms() == 1_030
-    managed.advance(30)
-    assert only(managed.taken()) == {T0: DeletedRecords(TIMED_OUT)}
-
-
-def test_isrs_are_looked_at_some_in_a_step():
-    """A step that looked at all of 10,000 partitions would stop the broker for 0.2 s."""
-    broker = Managed()
-    keys = [(TOPIC, number) for number in range(SHRINKS_PER_TICK + 2)]
-    for key in keys:
-        broker.create(key, **PAIR)
-
-    def pending():
-        states = [broker.manager.partitions[key].role.state for key in keys]
-        return sum(isinstance(state, PendingShrinkIsr) for state in states)
-
-    while not pending():
-        broker.advance(broker.manager.next_ms() - broker.clock.now_ms)
-    assert pending() == SHRINKS_PER_TICK
-    assert broker.manager.next_ms() == broker.clock.now_ms, "the rest is due"
-    broker.manager.drop(keys.pop())
-    broker.advance(0)
-    assert pending() == SHRINKS_PER_TICK + 1

@@ -186,11 +186,16 @@ def test_below_the_log_start_nothing_is_looked_for() -> None:
     assert stables(started(vfs, 1, start=2)) == [2, 3, 4, 5, 6, 7, 8]
 
 
-def test_a_marker_whose_record_was_cleaned_ends_nothing() -> None:
-    """Nor begins: Kafka leaves an empty batch of the last marker of a producer."""
+def test_a_marker_whose_record_was_cleaned_ended_its_transaction_long_ago() -> None:
+    """Kafka leaves an empty batch of the last marker of a producer; what follows is another one."""
     vfs = stopped("-aA-A---")
     vfs.damage(f"/d/p-0/{2:020d}.log", 57, bytes(4))  # the number of its records
-    assert stables(started(vfs, 2)) == [1, 1, 1, 5, 6, 7, 8]
+    assert stables(started(vfs, 2)) == [2, 3, 4, 5, 6, 7, 8]
+    vfs = stopped("aAaA----", 1 << 20)
+    vfs.damage(f"/d/p-0/{0:020d}.log", SIZE + 57, bytes(4))
+    log = opened(vfs, is_clean=True, high_watermark=1, segment_bytes=1 << 20)
+    log.set_high_watermark(1)
+    assert stables(log) == [1, 2, 2, 4, 5, 6, 7, 8], "the next one begins behind it"
     vfs = stopped("--A-A---")
     vfs.damage(f"/d/p-0/{2:020d}.log", 57, bytes(4))
     assert stables(started(vfs, 2)) == [2, 3, 4, 5, 6, 7, 8]

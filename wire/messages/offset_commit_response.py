@@ -24,7 +24,8 @@ TopicRow = tuple[str, bytes, Sequence[tuple[int, ErrorCode]]]
 
 _SHORT: Final = struct.Struct(">h")
 _LONG: Final = struct.Struct(">i")
-_KEPT_MAX: Final = 256
+ROWS_PACKED_MAX: Final = 256
+"""Partitions that are packed at once: what packs each number of them is kept."""
 
 
 def encode_offset_commit_response(
@@ -46,7 +47,9 @@ def encode_offset_commit_response(
         else:
             parts.append(_text(name, is_flexible=is_flexible))
         parts.append(_size(len(codes), is_flexible=is_flexible))
-        parts.append(_packer(len(codes), is_flexible=is_flexible).pack(*_flat(codes)))
+        for start in range(0, len(codes), ROWS_PACKED_MAX):
+            some = codes[start : start + ROWS_PACKED_MAX]
+            parts.append(_packer(len(some), is_flexible=is_flexible).pack(*_flat(some)))
         if is_flexible:
             parts.append(b"\0")
     if is_flexible:
@@ -58,7 +61,7 @@ def _flat(codes: Iterable[tuple[int, ErrorCode]]) -> Iterable[int]:
     return chain.from_iterable(codes)
 
 
-@lru_cache(_KEPT_MAX)
+@lru_cache(2 * ROWS_PACKED_MAX)
 def _packer(count: int, *, is_flexible: bool) -> struct.Struct:
     """Rows of partitions; "x" is the empty section of tagged fields, a zero."""
     return struct.Struct(">" + ("ihx" if is_flexible else "ih") * count)

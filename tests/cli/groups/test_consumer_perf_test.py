@@ -109,7 +109,10 @@ def test_each_record_begins_the_time_out_anew() -> None:
 
 def test_what_is_read_and_who_reads_it(tmp_path: Path) -> None:
     path = tmp_path / "c.properties"
-    path.write_text("session.timeout.ms=7000\ngroup.id=other\n")
+    path.write_text(
+        "session.timeout.ms=7000\ngroup.id=other\nisolation.level=read_committed\n"
+        "fetch.min.bytes=5\nmax.partition.fetch.bytes=9\nauto.offset.reset=latest\n"
+    )
     made = broker(1)
     made.topics["t2"] = Topic("t2", [Log()])
     made.topics["t2"].logs[0].append(b"v")
@@ -130,6 +133,8 @@ def test_what_is_read_and_who_reads_it(tmp_path: Path) -> None:
     assert {
         p.partition_max_bytes for t in made.asked_for(FETCH)[0].topics for p in t.partitions
     } == {77}
+    fetch = made.asked_for(FETCH)[0]
+    assert (fetch.isolation_level, fetch.min_bytes) == (1, 5)
     _, out, _ = ran(broker(1), "--topic", "t", "--num-records", "1", "--from-latest", "--json")
     assert json.loads(out.splitlines()[-1])["records"] == 0
     drawn = broker(1)

@@ -164,7 +164,9 @@ def test_who_is_not_active_refuses() -> None:
         PRODUCER, is_commit=True, coordinator_epoch=0, answer=s.answers.append
     )
     assert s.answers == [LOAD_IN_PROGRESS] * 3
+    s.shard.image = s.shard.committed = "what was read before it failed"
     s.shard.fail()
+    assert s.shard.image is s.shard.committed is s.machine.empty, "nobody is to ask for it"
     s.write("a")
     s.shard.resign()
     s.shard.read(lambda image: image, s.answers.append)

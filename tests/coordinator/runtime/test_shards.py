@@ -6,7 +6,14 @@ from coordinator.records.codec import decode
 from coordinator.records.kinds import KINDS
 from coordinator.records.transaction import TransactionLogKey
 from coordinator.runtime.shard import Shard
-from coordinator.runtime.shards import Shards, java_hash, partition_for
+from coordinator.runtime.shards import (
+    KEPT_LENGTH_MAX,
+    Shards,
+    _kept_partition,
+    java_hash,
+    partition_for,
+    partition_of_key,
+)
 from tests.coordinator.golden import PARTITIONS, golden_records
 from tests.coordinator.runtime.test_shard import LOAD_IN_PROGRESS, NOT_COORDINATOR, Setup
 
@@ -77,3 +84,11 @@ def test_all_shards_flush_and_tick() -> None:
     assert shards.next_ms() == 1_000
     shards.tick()
     assert ["tick" in setup.machine.calls for setup in (s, other)] == [True, False]
+
+
+def test_the_partitions_of_short_ids_alone_are_kept() -> None:
+    before = _kept_partition.cache_info().currsize
+    short, long = "k" * KEPT_LENGTH_MAX, "k" * (KEPT_LENGTH_MAX + 1)
+    found = [partition_for(each, 50) for each in (long, short, long, short)]
+    assert found == [partition_of_key(each, 50) for each in (long, short)] * 2
+    assert _kept_partition.cache_info().currsize == before + 1

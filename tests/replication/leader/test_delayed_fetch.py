@@ -322,3 +322,13 @@ def test_a_follower_that_is_throttled_later_reads_nothing_from_then_on():
     broker.throttled = set()
     broker.logs[A] = NOT_LEADER
     assert delayed.try_complete([B]), "A is looked at again"
+
+
+def test_a_throttled_follower_is_tried_when_the_high_watermark_rises_too():
+    broker = Broker()
+    broker.throttled = {A}
+    delayed = broker.fetch(follower(), at(9, 10), at(12, 300))
+    assert not delayed.try_complete([A, B])
+    assert not delayed.committed(B)
+    broker.throttled = set()
+    assert delayed.committed(B)

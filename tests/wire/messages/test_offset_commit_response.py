@@ -7,7 +7,12 @@ import pytest
 
 from wire.errors import ErrorCode
 from wire.messages import codec
-from wire.messages.offset_commit_response import TopicRow, encode_offset_commit_response
+from wire.messages.offset_commit_response import (
+    ROWS_PACKED_MAX,
+    TopicRow,
+    _packer,
+    encode_offset_commit_response,
+)
 
 OFFSET_COMMIT = 8
 NONE, UNKNOWN = ErrorCode.none, ErrorCode.unknown_topic_or_partition
@@ -50,3 +55,12 @@ def test_every_version_is_as_kio_writes_it(version: int, throttle_ms: int) -> No
     for each in rows:
         found = encode_offset_commit_response(version, each, throttle_ms)
         assert found == of_kio(version, each, throttle_ms)
+
+
+def test_long_rows_are_packed_in_parts_whose_packers_are_few() -> None:
+    """The memory of what is kept has a bound, whatever clients ask for."""
+    for count in (ROWS_PACKED_MAX, ROWS_PACKED_MAX + 1, 3 * ROWS_PACKED_MAX, 1000):
+        rows = [("t", bytes(16), [(n, ErrorCode.none) for n in range(count)])]
+        for version in (7, 9):
+            assert encode_offset_commit_response(version, rows) == of_kio(version, rows, 0)
+    assert _packer.cache_info().maxsize == 2 * ROWS_PACKED_MAX
