@@ -61,23 +61,3 @@ def test_a_deletion_ends_with_its_time():
     assert managed.manager.next_ms() == 1_030
     managed.advance(30)
     assert only(managed.taken()) == {T0: DeletedRecords(TIMED_OUT)}
-
-
-def test_isrs_are_looked_at_some_in_a_step():
-    """A step that looked at all of 10,000 partitions would stop the broker for 0.2 s."""
-    broker = Managed()
-    keys = [(TOPIC, number) for number in range(SHRINKS_PER_TICK + 2)]
-    for key in keys:
-        broker.create(key, **PAIR)
-
-    def pending():
-        states = [broker.manager.partitions[key].role.state for key in keys]
-        return sum(isinstance(state, PendingShrinkIsr) for state in states)
-
-    while not pending():
-        broker.advance(broker.manager.next_ms() - broker.clock.now_ms)
-    assert pending() == SHRINKS_PER_TICK
-    assert broker.manager.next_ms() == broker.clock.now_ms, "the rest is due"
-    broker.manager.drop(keys.pop())
-    broker.advance(0)
-    assert pending() == SHRINKS_PER_TICK + 1

@@ -9,8 +9,9 @@ import pytest
 
 from replication.leader.alter_partition import RETRY_MS
 from replication.leader.appends import has_valid_acks
-from replication.leader.isr import CommittedPartitionState
+from replication.leader.isr import CommittedPartitionState, PendingShrinkIsr
 from replication.leader.leadership import UNCHANGED, Changed
+from replication.replica_manager import SHRINKS_PER_TICK
 from storage.errors import OutOfSpaceError
 from storage.logs.log_validator import AppendRules, RecordError, TimestampType
 from storage.producers.producer_state import Origin
@@ -424,3 +425,23 @@ def test_lagging_followers_are_proposed_to_leave_at_every_half_of_the_lag_time()
     request = managed.manager.next_proposal(11)
     ((row,),) = [topic.partitions for topic in request.topics]
     assert [member.broker_id for member in row.new_isr_with_epochs] == [1]
+
+
+def test_isrs_are_looked_at_some_in_a_step():
+    """A step that looked at all of 10,000 partitions would stop the broker for 0.2 s."""
+    broker = Managed()
+    keys = [(TOPIC, number) for number in range(SHRINKS_PER_TICK + 2)]
+    for key in keys:
+        broker.create(key, **PAIR)
+
+    def pending():
+        states = [broker.manager.partitions[key].role.state for key in keys]
+        return sum(isinstance(state, PendingShrinkIsr) for state in states)
+
+    while not pending():
+        broker.advance(broker.manager.next_ms() - broker.clock.now_ms)
+    assert pending() == SHRINKS_PER_TICK
+    assert broker.manager.next_ms() == broker.clock.now_ms, "the rest is due"
+    broker.manager.drop(keys.pop())
+    broker.advance(0)
+    assert pending() == SHRINKS_PER_TICK + 1
