@@ -36,17 +36,18 @@ def is_answered_at_once(
     params: FetchParams, rows: Sequence[FetchedPartition], before_bytes: int = 0
 ) -> bool:
     """True if a Fetch that read these rows, and records before them, does not wait for more."""
-    return (
-        params.max_wait_ms <= 0
-        or not rows
-        or before_bytes + sum(row.records_bytes for row in rows) >= params.min_bytes
-        or any(
+    if params.max_wait_ms <= 0 or not rows:
+        return True
+    records_bytes = before_bytes
+    for row in rows:
+        if (
             row.code is not ErrorCode.none
             or row.diverging_epoch is not None
             or row.preferred_read_replica != -1
-            for row in rows
-        )
-    )
+        ):
+            return True
+        records_bytes += row.records_bytes
+    return records_bytes >= params.min_bytes
 
 
 def fetchable_bytes(

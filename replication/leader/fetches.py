@@ -26,7 +26,7 @@ from replication.leader.fetching import (
     read_partitions,
 )
 from replication.leader.isr import committed_isr
-from replication.leader.leadership import Changed
+from replication.leader.leadership import UNCHANGED, Changed
 from replication.leader.waiting import Waiting, Withdraw
 from wire.errors import ErrorCode
 from wire.steps import Steps
@@ -141,7 +141,8 @@ class Fetches:
             keys = [each.key for each in wanted]
             withdraw = self.waiting.add(fetch, keys, params.max_wait_ms)
         for read in reads:
-            self._took(read.wanted.key, read.changed)
+            if read.changed is not UNCHANGED:
+                self._took(read.wanted.key, read.changed)
         return withdraw
 
     def fetch_in_steps(
@@ -186,7 +187,8 @@ class Fetches:
                 fetch.add(_statuses(new), _held(params, new))
                 self.waiting.watch(watched, [each.key for each in some])
             for read in new:
-                self._took(read.wanted.key, read.changed)
+                if read.changed is not UNCHANGED:
+                    self._took(read.wanted.key, read.changed)
             yield len(new) * READ_UNITS
         if is_at_once:
             self.waiting.cancel(watched)

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from replication.leader.appending import DISK_ERRORS
 from replication.leader.fetch_params import FetchParams
 from replication.leader.fetch_session import FetchPartition
-from replication.leader.leadership import UNCHANGED, Changed
+from replication.leader.leadership import UNCHANGED, Changed, Leadership
+from replication.leader.quiet_reads import QuietRead, kept, repeated
 from replication.leader.replica_selector import ReplicaSelector
 from replication.log_offsets import LogOffsetMetadata
 from replication.partition import Partition
@@ -100,6 +101,12 @@ def read_partitions(
     follower_id = params.replica_id
     for each in wanted:
         partition = partition_of(each.key)
+        if updates_replicas and follower_id is not None:
+            role = None if isinstance(partition, ErrorCode) else partition.role
+            again = _repeated(role, params, follower_id, each, now_ms)
+            if again is not None:
+                reads.append(again)
+                continue
         try:
             read = _read_elsewhere(partition, params, each, selector) or _read(
                 partition,
@@ -114,13 +121,46 @@ def read_partitions(
             read = _without_read(each, ErrorCode.corrupt_message)
         except DISK_ERRORS as error:
             read = _without_read(each, ErrorCode.kafka_storage_error, error)
-        if read.records is not None and follower_id is not None:
-            read = _without_throttled(read, follower_id, read_from.is_throttled)
+        if follower_id is not None:
+            if read.records is not None:
+                read = _without_throttled(read, follower_id, read_from.is_throttled)
+            elif updates_replicas and read.is_at_end and read.changed == UNCHANGED:
+                _keep(partition, params, follower_id, read)
         reads.append(read)
         if read.row.records_bytes:
             at_least_one = False
             max_bytes = max(0, max_bytes - read.row.records_bytes)
     return reads
+
+
+def _repeated(
+    leader: object,
+    params: FetchParams,
+    follower_id: NodeId,
+    wanted: WantedPartition,
+    now_ms: int,
+) -> PartitionRead | None:
+    """The same read as before for a follower, of a leader; None if the partition is to be read."""
+    if not isinstance(leader, Leadership):
+        return None
+    by_follower: dict[NodeId, QuietRead[PartitionRead]] = leader.quiet_reads
+    quiet = by_follower.get(follower_id)
+    if quiet is None or quiet.topic != wanted.topic:
+        return None
+    return repeated(leader, quiet, params, wanted.request, now_ms)
+
+
+def _keep(
+    partition: Partition | ErrorCode, params: FetchParams, follower_id: NodeId, read: PartitionRead
+) -> None:
+    """Keep a read at the end of a log, if it may be repeated."""
+    assert isinstance(partition, Partition), f"{partition=} was read"
+    leader, wanted = partition.role, read.wanted
+    assert isinstance(leader, Leadership), f"{leader=} took a follower's fetch"
+    quiet = kept(leader, read, params, wanted.topic, wanted.request)
+    if quiet is not None:
+        by_follower: dict[NodeId, QuietRead[PartitionRead]] = leader.quiet_reads
+        by_follower[follower_id] = quiet
 
 
 def close_records(reads: Sequence[PartitionRead]) -> None:

@@ -12,7 +12,7 @@ maybeShrinkIsr, maybeIncrementLeaderHW, lowWatermarkIfLeader, handleAlterPartiti
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -28,7 +28,7 @@ from replication.leader.isr import (
     PendingPartitionChange,
     ProposedIsr,
 )
-from replication.leader.replica import ReplicaState, new_replica
+from replication.leader.replica import Registration, ReplicaState, new_replica
 from replication.log_ends import LogEnds
 from replication.log_offsets import LogOffsetMetadata
 from storage.errors import OffsetOutOfRangeError
@@ -39,6 +39,9 @@ from storage.producers.append_source import AppendSource
 from wire.batches.batch import Batch
 from wire.errors import ErrorCode
 from wire.types import BrokerEpoch, NodeId, Offset
+
+if TYPE_CHECKING:
+    from replication.leader.quiet_reads import QuietRead
 
 ALL_IN_SYNC: Final = -1
 """`acks=all`."""
@@ -105,6 +108,7 @@ class Leadership:
         "leader_epoch",
         "min_insync_replicas",
         "partition_epoch",
+        "quiet_reads",
         "replicas",
         "state",
     )
@@ -145,6 +149,8 @@ class Leadership:
             for replica_id in self._followers(registration)
         }
         """The followers."""
+        self.quiet_reads: dict[NodeId, QuietRead[Any]] = {}
+        """Of members of the ISR the last read at the end of the log."""
         self.state: PartitionState = CommittedPartitionState(registration.isr)
 
     def take(self, registration: PartitionRegistration, now_ms: int) -> Changed:
@@ -217,6 +223,15 @@ class Leadership:
         after = self.low_watermark
         changed = Changed(low_watermark_raised=is_raised(before, after))
         return RecordDeletion(requested, after, changed)
+
+    @property
+    def log(self) -> UnifiedLog:
+        """The log of the partition."""
+        return self._log
+
+    def broker_of(self, node_id: NodeId) -> Registration | None:
+        """Registration of a broker in the newest metadata."""
+        return self._broker.broker_of(node_id)
 
     # -- watermarks -----------------------------------------------------------------------------
 

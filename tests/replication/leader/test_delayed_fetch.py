@@ -106,6 +106,12 @@ def test_when_a_fetch_is_answered_at_once(params, rows, is_answered):
     assert is_answered_at_once(consumer(**params), read) is is_answered
 
 
+@pytest.mark.parametrize(("before_bytes", "is_answered"), [(19, False), (20, True)])
+def test_records_of_pieces_before_count_too(before_bytes, is_answered):
+    read = [FetchedPartition(**ROW, records_bytes=10)]
+    assert is_answered_at_once(consumer(min_bytes=30), read, before_bytes) is is_answered
+
+
 @pytest.mark.parametrize(
     ("isolation", "bytes_readable"),
     [
