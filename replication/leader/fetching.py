@@ -47,7 +47,7 @@ class PartitionRead(msgspec.Struct, frozen=True, kw_only=True):
     """Place of the fetch offset; None beside an error."""
     changed: Changed = UNCHANGED
     is_at_end: bool = False
-    """True if the fetch offset is the log end: there is nothing to read."""
+    """True if the reader has the log to its end: there is nothing to read."""
     failure: Exception | None = None
     """Of `DISK_ERRORS`: the log directory has failed."""
 
@@ -125,7 +125,7 @@ def read_partitions(
             if read.records is not None:
                 read = _without_throttled(read, follower_id, read_from.is_throttled)
             elif updates_replicas and read.is_at_end and read.changed == UNCHANGED:
-                _keep(partition, params, follower_id, read)
+                _keep(partition, params, follower_id, replace(read, changed=UNCHANGED))
         reads.append(read)
         if read.row.records_bytes:
             at_least_one = False
@@ -261,7 +261,7 @@ def _read(
         records=records,
         start=fetched.start,
         changed=fetched.changed,
-        is_at_end=fetched.start.offset == fetched.log_end_offset,
+        is_at_end=diverging is None and fetched.start.offset == fetched.log_end_offset,
     )
 
 

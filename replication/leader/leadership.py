@@ -165,6 +165,8 @@ class Leadership:
             replica_id: self.replicas.get(replica_id, ReplicaState())
             for replica_id in self._followers(registration)
         }
+        for replica_id in self.quiet_reads.keys() - self.replicas.keys():
+            del self.quiet_reads[replica_id]
         if registration.leader_epoch > self.leader_epoch:
             self.leader_epoch = registration.leader_epoch
             self.epoch_start_offset = start = self._begin_epoch()

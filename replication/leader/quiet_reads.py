@@ -19,7 +19,6 @@ from replication.leader.leadership import Leadership
 from replication.leader.replica import Registration, ReplicaState
 from storage.logs.log import Log
 from storage.logs.unified_log import UnifiedLog
-from storage.segments.segment import Segment
 from wire.types import BrokerEpoch
 
 Read = TypeVar("Read")
@@ -40,9 +39,7 @@ class QuietRead(msgspec.Struct, Generic[Read]):
     state: PartitionState
     registration: Registration | None
     """Of the follower's broker, as the metadata has it."""
-    segment: Segment
-    """The last of the log, on which the end lies."""
-    offsets: tuple[int, int, int]
+    offsets: tuple[int, int, int, int]
     """Of the log, as `_offsets` says."""
 
 
@@ -72,7 +69,6 @@ def repeated(
         or quiet.replica_epoch != params.replica_epoch
         or replicas.get(replica_id) is not quiet.replica
         or leader.state is not quiet.state
-        or _last_segment(log.log) is not quiet.segment
         or _offsets(log) != quiet.offsets
         or leader.broker_of(replica_id) is not quiet.registration
     ):
@@ -96,6 +92,9 @@ def kept(
     """
     replica_id, state, log = params.replica_id, leader.state, leader.log
     assert replica_id is not None, "a consumer's fetch says nothing of a replica"
+    log_end = leader.replicas[replica_id].log_end
+    assert log_end is not None, f"{replica_id=} has not fetched"
+    assert log_end.offset == log.end_offset, f"{log_end=} {log.end_offset=}"
     if not isinstance(state, CommittedPartitionState) or replica_id not in state.isr:
         return None
     return QuietRead(
@@ -106,15 +105,17 @@ def kept(
         replica=leader.replicas[replica_id],
         state=state,
         registration=leader.broker_of(replica_id),
-        segment=_last_segment(log.log),
         offsets=_offsets(log),
     )
 
 
-def _last_segment(log: Log) -> Segment:
-    return log.segments[-1]
+def _offsets(log: UnifiedLog) -> tuple[int, int, int, int]:
+    """End, high watermark and start of a log, and the base offset of the segment of its end.
+
+    Its last stable offset follows from these, and followers do not ask for it.
+    """
+    return log.end_offset, log.high_watermark, log.log_start_offset, _last_base_offset(log.log)
 
 
-def _offsets(log: UnifiedLog) -> tuple[int, int, int]:
-    """End, high watermark and start of a log: a follower makes its stable offset by itself."""
-    return log.end_offset, log.high_watermark, log.log_start_offset
+def _last_base_offset(log: Log) -> int:
+    return log.segments[-1].base_offset

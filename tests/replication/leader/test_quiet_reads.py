@@ -160,6 +160,29 @@ def test_a_pending_isr_is_no_member_yet():
     assert followed.reads() == (1, 0)
 
 
+def test_a_follower_that_diverges_is_not_caught_up():
+    """Its fetch offset is the end of the log, of which its own is no part."""
+    followed = Followed()
+    appended(followed)
+    offsets(followed.fetch()[0])
+    followed.fetch(1)
+    followed.managed.register(T0, registration(1, 3, **BOTH))
+    before = followed.first.role.replicas[2]
+    for _ in range(2):
+        followed.managed.advance(7)
+        first, _ = followed.fetch(1, last_fetched_epoch=2)
+        assert first.row.diverging_epoch == (1, 1)
+    assert followed.first.role.replicas[2] == before
+    assert followed.reads()[0] >= 2
+
+
+def test_nothing_is_kept_for_who_is_no_replica_any_more():
+    followed = Followed()
+    assert followed.first.role.quiet_reads.keys() == {2}
+    followed.managed.register(T0, registration(1, 1, partition_epoch=2, isr=(1,), replicas=(1, 3)))
+    assert followed.first.role.quiet_reads.keys() == set()
+
+
 def test_a_topic_that_is_asked_for_by_its_name_is_told_by_its_name():
     followed = Followed()
     wanted = [msgspec.structs.replace(want(T0, 0, log_start_offset=0), topic="named")]
