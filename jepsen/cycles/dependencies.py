@@ -20,8 +20,9 @@ from itertools import pairwise
 from typing import Final
 
 from jepsen.cycles.graphs import Edge, Graph, Node
+from jepsen.cycles.orders import Order
 from jepsen.cycles.transactions import Read, Transaction
-from jepsen.cycles.versions import Order, Versions
+from jepsen.cycles.versions import Versions
 from jepsen.linearizability.history import FAIL
 
 WW: Final = "ww"

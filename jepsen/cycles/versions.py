@@ -6,7 +6,7 @@ behind everything, so each read must be a beginning of it.
 | finding | what |
 |---|---|
 | `G1a` | a value was read whose transaction was aborted |
-| `G1b` | a read has a part of the values that one transaction appended to the list |
+| `G1b` | a read has a part of what one transaction appended (but see `held_back`) |
 | `own read` | a transaction was given what it had not committed itself |
 | `never written` | a value was read that nobody appended to this list |
 | `duplicated` | a value is there twice |
@@ -21,10 +21,12 @@ behind everything, so each read must be a beginning of it.
 | `nodes differ` | two final reads of a list are not the same |
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import msgspec
 
+from jepsen.cycles.held_back import may_be_held_back
+from jepsen.cycles.orders import Order
 from jepsen.cycles.transactions import Append, Read, Transaction
 from jepsen.linearizability.history import FAIL, INFO, OK
 
@@ -35,23 +37,6 @@ class Finding(msgspec.Struct, frozen=True):
     kind: str
     key: str
     text: str
-
-
-class Order(msgspec.Struct, frozen=True):
-    """Version order of one list."""
-
-    key: str
-    values: tuple[Hashable, ...]
-    place: Mapping[Hashable, int]
-    """First place of each value."""
-    writer: Mapping[Hashable, Transaction]
-    """Of each value that anybody appended to this list, in it or not."""
-    final: Read | None
-    """The first final read; None: nobody read it at the end."""
-
-    def is_known(self, read: Read) -> bool:
-        """True of a read that is a beginning of it."""
-        return self.values[: len(read.values)] == read.values
 
 
 class Versions:
@@ -132,7 +117,9 @@ class Versions:
                 parts[length] = transaction
         for reader, read, _ in self._readers(order):
             writer = parts.get(len(read.values))
-            if writer is not None and writer is not reader and order.is_known(read):
+            if writer is None or writer is reader or not order.is_known(read):
+                continue
+            if not may_be_held_back(self.transactions, order, reader, read, writer):
                 text = f"{len(read.values)} values, a part of {writer.name}'s, read by"
                 yield _finding("G1b", order.key, f"{text} {reader.name}{_at(read)}")
 

@@ -49,6 +49,14 @@ def test_g1a_is_told_once_for_each_value():
 )
 def test_g1b_a_part_of_a_transaction_is_read(values, found):
     made = Made()
+    made.together(["a+1", "a+2", "a+3"], ["b+4"], [f"a={values}"])
+    made.read("a", "123")
+    assert made.kinds()[0] == found
+
+
+@pytest.mark.parametrize(("values", "found"), [("1", []), ("12", ["G1b"])])
+def test_a_transaction_that_is_open_between_two_values_holds_a_read_back(values, found):
+    made = Made()
     made.together(["a+1", "a+3"], ["a+2"], [f"a={values}"])
     made.read("a", "123")
     assert made.kinds()[0] == found
