@@ -3,6 +3,7 @@
 import pytest
 
 from replication.follower.costs import CUT_SEGMENT_UNITS, CUT_UNITS, REPLAY_BYTES, ROW_UNITS
+from replication.follower import costs
 from replication.follower.costs import replay_units as units
 from tests.replication.fetching import Pair, answered, batches, key, with_error
 from tests.replication.partitions import WALL_MS, registration
@@ -229,3 +230,9 @@ def test_a_log_without_epochs_is_replayed_in_pieces_too():
     for _ in range(PIECES):
         turn(pair)
     assert len(pair.follower.sent) == 1
+
+
+def test_a_piece_of_the_replay_costs_by_its_batches_and_bytes():
+    assert units(0, 0) == costs.REPLAY_UNITS
+    assert units(3, 0) == costs.REPLAY_UNITS + 3 * costs.BATCH_UNITS
+    assert units(0, 2 * costs.BYTES_PER_UNIT + 1) == costs.REPLAY_UNITS + 2
