@@ -2,8 +2,8 @@
 
 import pytest
 
-from replication.follower.costs import CUT_SEGMENT_UNITS, CUT_UNITS, REPLAY_BYTES, ROW_UNITS
 from replication.follower import costs
+from replication.follower.costs import CUT_SEGMENT_UNITS, CUT_UNITS, REPLAY_BYTES, ROW_UNITS
 from replication.follower.costs import replay_units as units
 from tests.replication.fetching import Pair, answered, batches, key, with_error
 from tests.replication.partitions import WALL_MS, registration
