@@ -32,6 +32,8 @@ from cli.records.partition_rules import topic_pattern
 from cli.records.tool_parser import ToolParser
 
 POLL_MS: Final = 100
+POLL_RECORDS: Final = 500
+"""Default of `max.poll.records`."""
 CLIENT_ID: Final = "perf-consumer-client"
 GROUPS_MAX: Final = 100_000
 DEPRECATED: Final = {"messages": "num-records", "consumer.config": "command-config"}
@@ -73,6 +75,7 @@ def _parse(arguments: Sequence[str]) -> Namespace:
     properties = client_configs.properties_of(file, options.command_property)
     if "client.id" not in properties:
         options.command_property.append(f"client.id={CLIENT_ID}")
+    options.poll_max = client_configs.number_of(properties, "max.poll.records", POLL_RECORDS)
     options.group_config = group_config(properties, options.group or _drawn_group())
     options.fetching = replace(
         fetcher_config(properties),
@@ -180,7 +183,10 @@ def measure(api: RecordsApi, options: Namespace, clock: Clock) -> Output:
 
 
 def _consume(consumer: GroupConsumer, options: Namespace, clock: Clock, joins: Joins) -> _Counts:
-    """Consume until there are enough records, or none came for the time-out."""
+    """Consume until there are enough records, or none came for the time-out.
+
+    All records of a poll count, as in Kafka, of which one has `max.poll.records` at most.
+    """
     whole, before = _Counts(), _Counts()
     now_ms = line_ms = read_ms = clock.now_ms()
     while whole.records < options.count and now_ms - read_ms <= options.timeout:
@@ -188,7 +194,10 @@ def _consume(consumer: GroupConsumer, options: Namespace, clock: Clock, joins: J
         now_ms = clock.now_ms()
         if records:
             read_ms = now_ms
-        for fetched in records:
+        for number, fetched in enumerate(records):
+            if number % options.poll_max == 0 and whole.records >= options.count:
+                consumer.put_back(records[number:])
+                break
             whole.add(fetched)
             if now_ms - line_ms >= options.reporting_interval:
                 if options.show_detailed_stats and not options.json:

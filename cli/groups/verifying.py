@@ -18,10 +18,10 @@ from cli.groups.membership.group_consumer import GroupConsumer, Subscription
 from cli.groups.verifiable_consumer import command_parser
 from cli.records.clients import client_configs
 from cli.records.clients.clock import SYSTEM, Clock
-from cli.records.clients.fetcher import Fetched, FetcherConfig, FetchError
+from cli.records.clients.fetcher import Fetched, FetchError
 from cli.records.clients.records_api import RecordsApi
 from cli.records.clients.topic_metadata import Partition
-from cli.records.consuming import RESETS, drawn_id
+from cli.records.consuming import drawn_id, fetcher_config
 
 POLL_MS: Final = 1_000
 
@@ -42,9 +42,12 @@ def _parse(arguments: Sequence[str]) -> Namespace:
         if getattr(options, name.replace("-", "_")) is None:
             parser.error(f"argument --{name} is required")
     is_consumer = options.group_protocol == "consumer"
-    properties = {
+    file = options.command_config or options.consumer_config
+    properties = client_configs.properties_of(file, ())  # what options say goes above it
+    properties |= {
         "group.protocol": options.group_protocol,
         "enable.auto.commit": str(options.enable_autocommit).lower(),
+        "auto.offset.reset": options.reset_policy,
     }
     if options.group_instance_id is not None:
         properties["group.instance.id"] = options.group_instance_id
@@ -53,9 +56,8 @@ def _parse(arguments: Sequence[str]) -> Namespace:
     if not is_consumer:
         properties["session.timeout.ms"] = str(options.session_timeout)
         properties["partition.assignment.strategy"] = options.assignment_strategy
-    file = options.command_config or options.consumer_config
-    properties.update(client_configs.properties_of(file, ()))
     options.group_config = group_config(properties, options.group_id)
+    options.fetching = fetcher_config(properties)
     return options
 
 
@@ -94,9 +96,8 @@ def consume(api: RecordsApi, options: Namespace, clock: Clock) -> Output:
     """Consume until there were enough, or a signal comes."""
     teller = _Teller(clock)
     teller.tell("startup_complete")
-    fetching = FetcherConfig(reset_to=RESETS[options.reset_policy])
     consumer = GroupConsumer(
-        api, options.group_config, fetching, Subscription(options.topic), clock,
+        api, options.group_config, options.fetching, Subscription(options.topic), clock,
         member_id=drawn_id(),
     )  # fmt: skip
     consumer.on_assigned, consumer.on_revoked = teller.assigned, teller.revoked

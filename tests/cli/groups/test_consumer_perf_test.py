@@ -142,6 +142,25 @@ def test_what_is_read_and_who_reads_it(tmp_path: Path) -> None:
     assert drawn.asked_for(JOIN_GROUP)[0].group_id.startswith("perf-consumer-")
 
 
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        ((), 1000),
+        (("--command-property", "max.poll.records=100"), 700),
+        (("--command-property", "max.poll.records=5000"), 1200),
+    ],
+)
+def test_it_ends_behind_the_poll_that_has_enough(words: tuple[str, ...], count: int) -> None:
+    made = MemberBroker(t=[Log()])
+    for _ in range(1200):
+        made.topics["t"].logs[0].append((b"k", b"v"))
+    asked = ("--topic", "t", "--num-records", "700", "--json", *words)
+    _, out, _ = ran(made, *asked)
+    assert json.loads(out)["records"] == count
+    (commit,) = made.asked_for(OFFSET_COMMIT)
+    assert commit.topics[0].partitions[0].committed_offset == count, "the others were not read"
+
+
 def test_its_connections_have_a_name_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     made = broker(1)

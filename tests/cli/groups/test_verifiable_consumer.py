@@ -128,13 +128,20 @@ def test_settings_of_both_protocols() -> None:
     events(broker(), "--max-messages", "1")
 
 
-def test_a_file_has_the_last_word(tmp_path: Path) -> None:
-    (tmp_path / "p").write_text("enable.auto.commit=true\nsession.timeout.ms=9000\n")
+def test_options_go_above_a_file_also_where_they_are_not_given(tmp_path: Path) -> None:
+    (tmp_path / "p").write_text(
+        "session.timeout.ms=9000\nauto.offset.reset=latest\n"
+        "max.poll.interval.ms=7000\nisolation.level=read_committed\n"
+    )
     made = broker()
     words = ["--max-messages", "1", "--command-config", str(tmp_path / "p")]
-    code, _, _ = run_command(verifiable_consumer.run, [*S, *words], made)
+    code, out, _ = run_command(verifiable_consumer.run, [*S, *words], made)
     assert code == 0
-    assert made.asked_for(JOIN_GROUP)[-1].session_timeout.total_seconds() == 9
+    assert '"records_consumed"' in out, "from the earliest on"
+    joined = made.asked_for(JOIN_GROUP)[-1]
+    assert joined.session_timeout.total_seconds() == 30
+    assert joined.rebalance_timeout.total_seconds() == 7
+    assert made.asked_for(FETCH)[0].isolation_level == 1
 
 
 def test_what_ends_it_is_told_on_standard_error() -> None:
