@@ -10,8 +10,8 @@ time-out, so that wrong evidence costs a round of pre-votes and never the safety
 2. A follower with evidence grants pre-votes even after a recent fetch (`has_fetched` is reset).
 3. Voters wait by rank, 50 ms each, so that one of them starts first. The lost leader has no rank.
    After EndQuorumEpoch the rank is the position among the leader's preferred successors.
-   A pre-vote that is rejected for its shorter log cannot win without the voter that rejects it,
-   which then does not wait for its rank: 4 ms for each voter before it, without the one that asked.
+   Who rejects a pre-vote for its shorter log does not wait for its rank any more, as that one may
+   not win: 4 ms for each voter before it, without the one that asked.
 4. A lost round is repeated: after 4 to 8 ms, for a voter that rejected may be about to notice the
    failure, then after twice as long each time, up to 50 to 100 ms; thirteen rounds at most, and
    then only the ordinary time-outs apply. A voter that grants a pre-vote postpones its own round by

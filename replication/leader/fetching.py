@@ -18,6 +18,7 @@ from replication.leader.replica_selector import ReplicaSelector
 from replication.log_offsets import LogOffsetMetadata
 from replication.partition import Partition
 from replication.reading import Fetched
+from replication.roles import Following, Offline
 from replication.throttle import ReplicationQuota
 from storage.errors import CorruptLogError
 from storage.logs.unified_log import FetchIsolation, UnifiedLog
@@ -134,20 +135,28 @@ def read_partitions(
 
 
 def _repeated(
-    leader: object,
+    role: Leadership | Following | Offline | None,
     params: FetchParams,
     follower_id: NodeId,
     wanted: WantedPartition,
     now_ms: int,
 ) -> PartitionRead | None:
-    """The same read as before for a follower, of a leader; None if the partition is to be read."""
-    if not isinstance(leader, Leadership):
+    """The same read as before for a follower; None if the partition is to be read.
+
+    Args:
+        role: of the partition; None for one that is not here.
+        params: of the request.
+        follower_id: who sent it.
+        wanted: its row.
+        now_ms: instant of the request.
+    """
+    if not isinstance(role, Leadership):
         return None
-    by_follower: dict[NodeId, QuietRead[PartitionRead]] = leader.quiet_reads
+    by_follower: dict[NodeId, QuietRead[PartitionRead]] = role.quiet_reads
     quiet = by_follower.get(follower_id)
     if quiet is None or quiet.topic != wanted.topic:
         return None
-    return repeated(leader, quiet, params, wanted.request, now_ms)
+    return repeated(role, quiet, params, wanted.request, now_ms)
 
 
 def _keep(

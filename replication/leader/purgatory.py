@@ -126,14 +126,9 @@ class Purgatory(Generic[Key, Operation]):
         of_key = self._by_key.get(key)
         if of_key is None:
             return []
-        completed, changed = [], (key,)
-        for watched in tuple(of_key.values()):
-            operation = watched.operation
-            is_complete = operation.try_complete(changed) if attempt is None else attempt(operation)
-            if is_complete and not watched.is_open:
-                self._end(watched)
-                completed.append(operation)
-        return completed
+        changed, try_one = (key,), attempt or (lambda operation: operation.try_complete(changed))
+        tried = tuple(of_key.values())
+        return [each.operation for each in tried if self._ends(each, try_one(each.operation))]
 
     def check_all(self, keys: Iterable[Key]) -> list[Operation]:
         """As `check`, of keys to which something happened at once: each operation is tried once."""
@@ -141,12 +136,12 @@ class Purgatory(Generic[Key, Operation]):
         for key in keys:
             for number, watched in self._by_key.get(key, {}).items():
                 found.setdefault(number, (watched, []))[1].append(key)
-        completed = []
-        for watched, changed in (found[number] for number in sorted(found)):
-            if watched.operation.try_complete(changed) and not watched.is_open:
-                self._end(watched)
-                completed.append(watched.operation)
-        return completed
+        tried = [found[number] for number in sorted(found)]
+        return [
+            each.operation
+            for each, changed in tried
+            if self._ends(each, each.operation.try_complete(changed))
+        ]
 
     def expire(self, now_ms: int) -> list[Operation]:
         """End the operations whose deadline has come, the earliest first; return them."""
@@ -168,6 +163,13 @@ class Purgatory(Generic[Key, Operation]):
         while self._deadlines and not self._deadlines[0][2].is_watched:
             heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
+
+    def _ends(self, watched: Watched[Key, Operation], is_complete: bool) -> bool:  # noqa: FBT001
+        """End an operation that is complete; False for one that waits, or takes more keys."""
+        ends = is_complete and not watched.is_open
+        if ends:
+            self._end(watched)
+        return ends
 
     def _end(self, watched: Watched[Key, Operation]) -> None:
         assert watched.is_watched, f"{watched.number=} ends twice"

@@ -171,13 +171,14 @@ def _fixed(size_bytes: int) -> list[str]:
     return [f"p += {size_bytes}", "if p > end:", "    raise ended('field', end, p)"]
 
 
+_COMPACT: Final = ("n = b[p]", "p += 1", "if n > 127:", "    n, p = read_unsigned_varint(b, p - 1)")
+"""Lines that read a compact length, which is one more than what it counts."""
+
+
 def _bytes(kafka_type: str, bytes_max: int, *, flexible: bool, may_be_null: bool) -> list[str]:
     if flexible:
         lines = [
-            "n = b[p]",
-            "p += 1",
-            "if n > 127:",
-            "    n, p = read_unsigned_varint(b, p - 1)",
+            *_COMPACT,
             f"    if n > {bytes_max + 1}:",
             f"        raise long({kafka_type!r}, n - 1, p)",
             "n -= 1",
@@ -201,13 +202,7 @@ def _bytes(kafka_type: str, bytes_max: int, *, flexible: bool, may_be_null: bool
 
 def _array(item: list[str], *, flexible: bool, may_be_null: bool) -> list[str]:
     if flexible:
-        lines = [
-            "n = b[p]",
-            "p += 1",
-            "if n > 127:",
-            "    n, p = read_unsigned_varint(b, p - 1)",
-            "n -= 1",
-        ]
+        lines = [*_COMPACT, "n -= 1"]
     else:
         lines = ["n = int.from_bytes(b[p : p + 4], 'big', signed=True)", "p += 4"]
     if not may_be_null:
