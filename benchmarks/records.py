@@ -9,7 +9,6 @@ One node, then three with three replicas and acks=all: 8 partitions, values of 1
 runs. Server CPU is that of all nodes (of this machine) together.
 """
 
-import os
 import time
 from functools import partial
 from typing import Any, Final
@@ -65,7 +64,6 @@ def measure(addresses: list[str], replicas: int, seconds: float) -> dict[str, An
     for size in (LARGE_BYTES, SMALL_BYTES):
         _bulk(servers, bootstrap, replicas, acks=acks, size=size, seconds=seconds)
         figures |= _bulk(servers, bootstrap, replicas, acks=acks, size=size, seconds=seconds)
-    os.sync()  # what the loads wrote: a faster system left the disk more of it to do meanwhile
     with load.topic(bootstrap, 1, replicas) as name:
         each = partial(load.one_by_one, bootstrap, name, acks=acks, size=LARGE_BYTES)
         each(seconds=seconds)
