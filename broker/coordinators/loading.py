@@ -19,8 +19,9 @@ from wire.types import LeaderEpoch, Offset
 
 READ_BYTES_MAX: Final = 64 * 1024
 """Bytes of one read, within `offsets.load.buffer.size`."""
-RECORDS_PER_PIECE: Final = 64
-RECORD_UNITS: Final = 3
+RECORDS_PER_PIECE: Final = 256
+"""A commit of them changes each map of the image once, whatever it sets."""
+RECORD_UNITS: Final = 2
 """Cost of a record in units of a turn's budget: read, decoded, applied to the image."""
 READ_UNITS: Final = 60
 """Cost of a read."""

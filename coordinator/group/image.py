@@ -119,9 +119,9 @@ def apply_all(
             entries[key.topic, key.partition] = _entry(value, at)
             continue
         if commits:
-            image, commits = _offsets_committed(image, commits), {}
+            image, commits = offsets_committed(image, commits), {}
         image = apply(image, record, at)
-    return _offsets_committed(image, commits) if commits else image
+    return offsets_committed(image, commits) if commits else image
 
 
 def apply(image: GroupsImage, record: CoordinatorRecord, at: Applied) -> GroupsImage:
@@ -133,7 +133,7 @@ def apply(image: GroupsImage, record: CoordinatorRecord, at: Applied) -> GroupsI
         assert isinstance(value, OffsetCommitValue), f"{key=} {value=}"
         entry, partition = _entry(value, at), (key.topic, key.partition)
         if at.producer_id is None:
-            return _offsets_committed(image, {key.group: {partition: entry}})
+            return offsets_committed(image, {key.group: {partition: entry}})
         return _offset_pending(image, key.group, partition, entry, at.producer_id)
     if isinstance(key, GroupMetadataKey):
         if value is None:
@@ -183,7 +183,8 @@ def _entry(value: OffsetCommitValue, at: Applied) -> OffsetAndMetadata:
     )
 
 
-def _offsets_committed(image: GroupsImage, commits: Commits) -> GroupsImage:
+def offsets_committed(image: GroupsImage, commits: Commits) -> GroupsImage:
+    """The image after commits outside of transactions; one change of each map."""
     groups, offsets, count = image.groups, image.offsets, image.offset_count
     changed: dict[str, GroupOffsets] = {}
     for group_id, entries in commits.items():

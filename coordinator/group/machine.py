@@ -20,6 +20,7 @@ from coordinator.group.image import NO_OFFSETS, Group, GroupsImage
 from coordinator.group.offsets.deletions import delete_offsets, delete_offsets_of_topics
 from coordinator.group.offsets.expiry import expire_group
 from coordinator.group.offsets.requests import TopicResult
+from coordinator.group.replay import replay
 from coordinator.group.rules import GroupRules
 from coordinator.records.group import OffsetCommitKey
 from coordinator.records.kinds import GROUP_KINDS
@@ -28,6 +29,7 @@ from coordinator.runtime.census import Census
 from coordinator.runtime.shard import Shard
 from coordinator.runtime.write import Applied, Write
 from network.clock import Clock
+from wire.batches.batch import RecordView
 from wire.errors import ApiError
 from wire.types import TopicId
 
@@ -136,6 +138,12 @@ class GroupMachine:
                 if type(record.key) is OffsetCommitKey and record.value is not None:
                     self._counts.offset_commits += 1
         return groups_image.apply_all(image, records)
+
+    def replay(
+        self, image: GroupsImage, views: Sequence[RecordView], producer_id: int | None
+    ) -> GroupsImage:
+        """The image after records of the log; nothing is counted."""
+        return replay(image, views, producer_id)
 
     def apply_marker(self, image: GroupsImage, producer_id: int, *, is_commit: bool) -> GroupsImage:
         """The image after the end of a transaction."""

@@ -7,7 +7,7 @@ from coordinator.records.kinds import Kinds
 from coordinator.records.schema import CoordinatorRecord
 from coordinator.runtime.write import Applied
 from storage.producers.verification import VerificationGuard
-from wire.batches.batch import Batch
+from wire.batches.batch import Batch, RecordView
 from wire.errors import ErrorCode
 from wire.types import Offset
 
@@ -59,6 +59,18 @@ class Machine(Protocol[ImageT]):
 
     def apply(self, image: ImageT, records: Sequence[tuple[CoordinatorRecord, Applied]]) -> ImageT:
         """The image after records, in order: their only meaning, for writes and for loading."""
+
+    def replay(self, image: ImageT, views: Sequence[RecordView], producer_id: int | None) -> ImageT:
+        """The image after records of a batch of the log: what `apply` makes of them decoded.
+
+        Args:
+            image: before them.
+            views: as they are in the log; those of a type that is not known are left out.
+            producer_id: of the transaction that they are part of; None if they are of none.
+
+        Raises:
+            CoordinatorRecordError: one cannot be read, or not be applied.
+        """
 
     def apply_marker(self, image: ImageT, producer_id: int, *, is_commit: bool) -> ImageT:
         """The image after the end of a producer's transaction."""

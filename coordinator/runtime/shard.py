@@ -18,7 +18,7 @@ from enum import Enum
 from functools import partial
 from typing import Final, Generic, TypeVar
 
-from coordinator.records.codec import decode, encode
+from coordinator.records.codec import encode
 from coordinator.records.schema import CoordinatorRecord, CoordinatorRecordError
 from coordinator.runtime.batches import RECORD_OVERHEAD_BYTES, EncodedRecord, records_batch
 from coordinator.runtime.machine import ImageT, Machine, ShardLog
@@ -434,15 +434,8 @@ class Shard(Generic[ImageT]):
                 )
 
     def _replay_records(self, header: BatchHeader, records: Sequence[RecordView]) -> None:
-        kinds = self.machine.kinds
         producer_id = header.producer_id if header.is_transactional else None
-        placed = []
-        for view in records:
-            record = decode(kinds, view.key, view.value)
-            if record is not None:
-                at = Applied(view.offset, view.timestamp_ms, producer_id)
-                placed.append((record, at))
-        self.image = self.machine.apply(self.image, placed)
+        self.image = self.machine.replay(self.image, records, producer_id)
 
 
 def _respond(answer: Answer[R], response: R, refused: ApiError | None) -> None:

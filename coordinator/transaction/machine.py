@@ -21,6 +21,7 @@ from typing import Final
 from coordinator.records.kinds import TRANSACTION_KINDS, Kinds
 from coordinator.records.schema import CoordinatorRecord
 from coordinator.runtime.census import Census
+from coordinator.runtime.replay import decoded
 from coordinator.runtime.shard import Shard
 from coordinator.runtime.write import Applied, Write
 from coordinator.transaction import transitions
@@ -38,6 +39,7 @@ from coordinator.transaction.metadata import (
 )
 from coordinator.transaction.states import PREPARED, TransactionState
 from network.clock import Clock
+from wire.batches.batch import RecordView
 from wire.errors import ApiError, ErrorCode
 
 RETRY_MS: Final = 100
@@ -109,6 +111,16 @@ class TransactionMachine:
         for record, _ in records:
             image = apply(image, record)
         return image
+
+    def replay(
+        self, image: TransactionsImage, views: Sequence[RecordView], producer_id: int | None
+    ) -> TransactionsImage:
+        """The image after records of the log.
+
+        Raises:
+            CoordinatorRecordError: as `apply`, or a record cannot be read.
+        """
+        return self.apply(image, decoded(self.kinds, views, producer_id))
 
     def apply_marker(
         self, image: TransactionsImage, producer_id: int, *, is_commit: bool

@@ -11,6 +11,7 @@ from coordinator.records.kinds import GROUP_KINDS
 from coordinator.records.schema import CoordinatorRecord, CoordinatorRecordError
 from coordinator.runtime import shard as shard_module
 from coordinator.runtime.batches import RECORD_OVERHEAD_BYTES
+from coordinator.runtime.replay import decoded
 from coordinator.runtime.shard import Shard, ShardState
 from coordinator.runtime.write import Applied, ProducerIdAndEpoch, Write
 from network.clock import Clock, Now
@@ -45,6 +46,9 @@ class Journal:
             of = "" if at.producer_id is None else f" of {at.producer_id}"
             image = (*image, f"{record.key.topic} at {at.offset} {at.timestamp_ms}{of}")
         return image
+
+    def replay(self, image: Image, views: Sequence[RecordView], producer_id: int | None) -> Image:
+        return self.apply(image, decoded(self.kinds, views, producer_id))
 
     def apply_marker(self, image: Image, producer_id: int, *, is_commit: bool) -> Image:
         return (*image, f"{'commit' if is_commit else 'abort'} {producer_id}")

@@ -1,0 +1,123 @@
+"""Replay of the log of `__consumer_offsets`: most records of it are plain commits.
+
+A plain commit is in no transaction, has no metadata text and no expiry: its value has a size that
+is known, so that it is read by one unpacking, and the partitions of one request begin with the same
+bytes. Whatever looks otherwise goes the way of all records, which also finds the error in it.
+
+Sources: apache/kafka: OffsetCommitKey.json, OffsetCommitValue.json; coordinator-common/.../
+runtime/CoordinatorLoaderImpl.java
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from coordinator.group.image import (
+    Commits,
+    GroupsImage,
+    OffsetAndMetadata,
+    apply_all,
+    offsets_committed,
+)
+from coordinator.records.group import OffsetCommitKey
+from coordinator.records.kinds import GROUP_KINDS
+from coordinator.runtime.replay import decoded
+from wire.batches.batch import RecordView
+from wire.types import ZERO_UUID, TopicId
+
+_KEY_TYPE: Final = struct.pack(">h", OffsetCommitKey.type)
+_GROUP_AT: Final = 2
+"""Position of the group's length in a key."""
+_PARTITION_BYTES: Final = 4
+_KEY_BYTES_MIN: Final = _GROUP_AT + 2 + 2 + _PARTITION_BYTES
+_WITHOUT_TEXT: Final = 1
+"""The compact length of an empty text."""
+_TOPIC_ID_TAG: Final = (1, 0, 16)
+"""Number of tags, the tag of the topic's id, its size."""
+_VALUE_3: Final = struct.Struct(">hqihq")
+_VALUE_4: Final = struct.Struct(">hqiBqB")
+_VALUE_4_WITH_ID: Final = struct.Struct(">hqiBqBBB16s")
+_NO_TOPIC_ID: Final = TopicId(ZERO_UUID)
+
+_Plain = tuple[int, int, int, TopicId]
+"""Offset, leader epoch, time of the commit (ms), id of the topic."""
+
+
+def replay(image: GroupsImage, views: Sequence[RecordView], producer_id: int | None) -> GroupsImage:
+    """The image after records of a batch, in order; that of `apply_all`.
+
+    Args:
+        image: before them.
+        views: as they are in the log.
+        producer_id: of the transaction that they are part of; None if they are of none.
+
+    Raises:
+        CoordinatorRecordError: a record cannot be read, or not be applied.
+    """
+    if producer_id is not None:
+        return apply_all(image, decoded(GROUP_KINDS, views, producer_id))
+    commits: Commits = {}
+    group_id = topic = ""
+    before: bytes | None = None
+    """Key of the last commit up to its partition, which `group_id` and `topic` are of."""
+    for view in views:
+        key = view.key or b""
+        plain = None if view.value is None else _plain(view.value)
+        if plain is not None and key[:-_PARTITION_BYTES] != before:
+            names = _names(key)
+            if names is None:
+                plain = None
+            else:
+                before, (group_id, topic) = key[:-_PARTITION_BYTES], names
+        if plain is None:
+            if commits:
+                image, commits = offsets_committed(image, commits), {}
+            image = apply_all(image, decoded(GROUP_KINDS, (view,), None))
+            continue
+        entries = commits.get(group_id)
+        if entries is None:
+            entries = commits[group_id] = {}
+        offset, leader_epoch, committed_ms, topic_id = plain
+        partition = int.from_bytes(key[-_PARTITION_BYTES:], "big", signed=True)
+        entries[topic, partition] = OffsetAndMetadata(
+            offset=offset,
+            leader_epoch=None if leader_epoch == -1 else leader_epoch,
+            metadata="",
+            commit_timestamp_ms=committed_ms,
+            expire_timestamp_ms=None,
+            topic_id=topic_id,
+            record_offset=view.offset,
+        )
+    return offsets_committed(image, commits) if commits else image
+
+
+def _plain(value: bytes) -> _Plain | None:
+    """What a value of a plain commit says; None of any other."""
+    size = len(value)
+    if size == _VALUE_4.size:  # also that of version 3
+        version, offset, epoch, text, at_ms, tags = _VALUE_4.unpack(value)
+        if version == 4 and text == _WITHOUT_TEXT and not tags:
+            return offset, epoch, at_ms, _NO_TOPIC_ID
+        version, offset, epoch, text, at_ms = _VALUE_3.unpack(value)
+        if version == 3 and not text:
+            return offset, epoch, at_ms, _NO_TOPIC_ID
+    elif size == _VALUE_4_WITH_ID.size:
+        version, offset, epoch, text, at_ms, *tag, topic_id = _VALUE_4_WITH_ID.unpack(value)
+        if version == 4 and text == _WITHOUT_TEXT and tuple(tag) == _TOPIC_ID_TAG:
+            return offset, epoch, at_ms, TopicId(topic_id)
+    return None
+
+
+def _names(key: bytes) -> tuple[str, str] | None:
+    """Group and topic of the key of a commit; None if it is no such key, or damaged."""
+    size = len(key)
+    if key[:_GROUP_AT] != _KEY_TYPE or size < _KEY_BYTES_MIN:
+        return None
+    topic_at = _GROUP_AT + 2 + (key[_GROUP_AT] << 8 | key[_GROUP_AT + 1])
+    end = size - _PARTITION_BYTES
+    if topic_at + 2 > end or topic_at + 2 + (key[topic_at] << 8 | key[topic_at + 1]) != end:
+        return None
+    try:
+        return key[_GROUP_AT + 2 : topic_at].decode(), key[topic_at + 2 : end].decode()
+    except UnicodeDecodeError:
+        return None
