@@ -16,6 +16,7 @@ from coordinator.group.image import (
     Commits,
     GroupsImage,
     OffsetAndMetadata,
+    TopicPartition,
     apply_all,
     offsets_committed,
 )
@@ -28,7 +29,8 @@ from wire.types import ZERO_UUID, TopicId
 _KEY_TYPE: Final = struct.pack(">h", OffsetCommitKey.type)
 _GROUP_AT: Final = 2
 """Position of the group's length in a key."""
-_PARTITION_BYTES: Final = 4
+_PARTITION: Final = struct.Struct(">i")
+_PARTITION_BYTES: Final = _PARTITION.size
 _KEY_BYTES_MIN: Final = _GROUP_AT + 2 + 2 + _PARTITION_BYTES
 _WITHOUT_TEXT: Final = 1
 """The compact length of an empty text."""
@@ -39,6 +41,8 @@ _VALUE_4: Final = struct.Struct(">hqiBqB")
 _VALUE_4_WITH_ID: Final = struct.Struct(">hqiBqBBB16s")
 _NO_TOPIC_ID: Final = TopicId(ZERO_UUID)
 
+_unpack_partition = _PARTITION.unpack_from
+_unpack_value_4 = _VALUE_4.unpack
 _Plain = tuple[int, int, int, TopicId]
 """Offset, leader epoch, time of the commit (ms), id of the topic."""
 
@@ -57,9 +61,10 @@ def replay(image: GroupsImage, views: Sequence[RecordView], producer_id: int | N
     if producer_id is not None:
         return apply_all(image, decoded(GROUP_KINDS, views, producer_id))
     commits: Commits = {}
-    group_id = topic = ""
+    entries: dict[TopicPartition, OffsetAndMetadata] = {}
+    topic = ""
     before: bytes | None = None
-    """Key of the last commit up to its partition, which `group_id` and `topic` are of."""
+    """Key of the last commit up to its partition, which `entries` and `topic` are of."""
     for view in views:
         key = view.key or b""
         plain = None if view.value is None else _plain(view.value)
@@ -69,16 +74,14 @@ def replay(image: GroupsImage, views: Sequence[RecordView], producer_id: int | N
                 plain = None
             else:
                 before, (group_id, topic) = key[:-_PARTITION_BYTES], names
+                entries = commits.setdefault(group_id, {})
         if plain is None:
             if commits:
-                image, commits = offsets_committed(image, commits), {}
+                image, commits, before = offsets_committed(image, commits), {}, None
             image = apply_all(image, decoded(GROUP_KINDS, (view,), None))
             continue
-        entries = commits.get(group_id)
-        if entries is None:
-            entries = commits[group_id] = {}
         offset, leader_epoch, committed_ms, topic_id = plain
-        partition = int.from_bytes(key[-_PARTITION_BYTES:], "big", signed=True)
+        (partition,) = _unpack_partition(key, len(key) - _PARTITION_BYTES)
         entries[topic, partition] = OffsetAndMetadata(
             offset=offset,
             leader_epoch=None if leader_epoch == -1 else leader_epoch,
@@ -95,7 +98,7 @@ def _plain(value: bytes) -> _Plain | None:
     """What a value of a plain commit says; None of any other."""
     size = len(value)
     if size == _VALUE_4.size:  # also that of version 3
-        version, offset, epoch, text, at_ms, tags = _VALUE_4.unpack(value)
+        version, offset, epoch, text, at_ms, tags = _unpack_value_4(value)
         if version == 4 and text == _WITHOUT_TEXT and not tags:
             return offset, epoch, at_ms, _NO_TOPIC_ID
         version, offset, epoch, text, at_ms = _VALUE_3.unpack(value)
