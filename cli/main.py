@@ -14,6 +14,7 @@ from typing import Final
 # command -> (module with run(arguments) -> exit code, one line for the list)
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "storage": ("cli.storage", "cluster ids, formatting of log directories, what they hold"),
+    "dev": ("cli.dev", "run a cluster for development until Ctrl-C"),
     "server": ("cli.server", "start a node from its server.properties"),
     "cluster": ("cli.admin.cluster", "cluster id, endpoints, unregister a broker"),
     "quorum": ("cli.admin.quorum", "state and voters of the metadata quorum"),

@@ -36,6 +36,7 @@ PACKAGES: Final = (
     "cli",
     "pipeline",
     "jepsen",
+    "testing",
     "benchmarks",
 )
 

@@ -1,0 +1,13 @@
+"""A real Kafka of one or more nodes for a test: `with Cluster(3) as kafka:` (docs/testing.md).
+
+`cluster` (the one class a test needs), `plugin` (pytest's fixtures), `warm_process` (a process that
+has a node imported and forks one in milliseconds), `warm_client` (starts and asks it), `requests`
+(asks nodes), `settings`, `ports`, `folders`.
+Not in it: mocks; the nodes are those of `kraftline server start`.
+"""
+
+from testing.cluster import Cluster, ClusterError
+from testing.settings import SettingsError
+from testing.warm_client import WarmError, warm_up
+
+__all__ = ["Cluster", "ClusterError", "SettingsError", "WarmError", "warm_up"]

@@ -1,0 +1,78 @@
+"""Folders of clusters below the system's temporary folder, each owned by a live process.
+
+Owner is who holds the lock on `NAME.lock` beside the folder NAME; a folder without an owner is what
+a power failure or SIGKILL of everything left, and the next who makes one removes it.
+"""
+
+import fcntl
+import os
+import secrets
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final
+
+LOCK_SUFFIX: Final = ".lock"
+
+
+def base() -> Path:
+    """The folder of this user's clusters; it is made if there is none.
+
+    Raises:
+        OSError: it belongs to somebody else.
+    """
+    folder = Path(tempfile.gettempdir()) / f"kraftline-testing-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise PermissionError(f"{folder} belongs to another user")
+    return folder
+
+
+class OwnedFolder:
+    """A new folder below `within`, locked by this process and those it forks."""
+
+    def __init__(self, within: Path) -> None:
+        self._lock_path, self._lock = _locked_name(within)
+        self.path = self._lock_path.with_suffix("")
+        self.path.mkdir(mode=0o700)
+
+    def remove(self) -> None:
+        """Remove the folder with all it holds, and let its name go."""
+        _remove(self.path, self._lock_path)
+        os.close(self._lock)
+
+
+def _locked_name(within: Path) -> tuple[Path, int]:
+    while True:
+        path = within / f"{os.getpid()}-{secrets.token_hex(4)}{LOCK_SUFFIX}"
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if path.exists():  # else a sweep came between the two lines above
+            return path, lock
+        os.close(lock)
+
+
+def sweep(within: Path) -> list[Path]:
+    """Remove folders without an owner and return them."""
+    removed = []
+    for lock_path in sorted(within.glob(f"*{LOCK_SUFFIX}")):
+        try:
+            lock = os.open(lock_path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # its owner has just removed it
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        else:
+            folder = lock_path.with_suffix("")
+            _remove(folder, lock_path)
+            removed.append(folder)
+        finally:
+            os.close(lock)
+    return removed
+
+
+def _remove(folder: Path, lock_path: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    lock_path.unlink(missing_ok=True)

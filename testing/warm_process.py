@@ -1,0 +1,213 @@
+"""The process that is kept warm: a node is imported here once, and each node is a fork of it.
+
+It serves one socket, requests and answers as lines of JSON, one at a time:
+
+- `ping`: `{}`, once everything is imported.
+- `folder`: a new folder for a cluster.
+- `start properties cluster_id log`: forks a node; its pid.
+- `signal pid number`, `wait pid timeout_s` (`code`; null: it lives), `alive pids`.
+- `remove folder`, `ready ports`, `leader ...`, `elect ...` (testing/requests.py).
+
+When the socket ends, the process that asked is gone, also by SIGKILL: nodes are killed and folders
+removed. If this process is killed, the system kills its nodes (PR_SET_PDEATHSIG, Linux).
+"""
+
+import ctypes
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from testing import folders
+
+PR_SET_PDEATHSIG: Final = 1
+PARENT_LOOK_S: Final = 1.0
+"""A child of the parent may hold the other end of the socket for longer than the parent lives."""
+WAIT_STEP_S: Final = 0.002
+PRELOADED: Final = (
+    0,
+    1,
+    2,
+    3,
+    10,
+    11,
+    12,
+    13,
+    14,
+    18,
+    19,
+    22,
+    45,
+    43,
+    52,
+    53,
+    55,
+    56,
+    60,
+    62,
+    63,
+    67,
+)
+"""APIs of which a new cluster and its first clients make use; each costs a node 5 to 10 ms."""
+
+
+class WarmProcess:
+    """The nodes and folders of one client."""
+
+    def __init__(self) -> None:
+        self._nodes: set[int] = set()
+        self._ended: dict[int, int] = {}
+        self._folders: dict[str, folders.OwnedFolder] = {}
+        base = folders.base()
+        folders.sweep(base)
+        self._base = base
+        self.inherited: list[socket.socket] = []
+        self._operations: dict[str, Callable[..., Any]] = {
+            "ping": dict,
+            "folder": self._folder,
+            "remove": self._remove,
+            "start": self._start,
+            "signal": self._signal,
+            "wait": self._wait,
+            "alive": self._alive,
+        }
+
+    def answer(self, line: bytes) -> bytes:
+        """Perform one request; an error is answered, and ends nothing."""
+        from testing import requests  # noqa: PLC0415 - it imports the protocol
+
+        try:
+            request = json.loads(line)
+            name = request.pop("op")
+            operation = self._operations.get(name) or requests.OPERATIONS[name]
+            answer = {"result": operation(**request)}
+        except Exception as error:  # noqa: BLE001 - the client raises it
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        return json.dumps(answer).encode() + b"\n"
+
+    def end(self) -> None:
+        """Kill all nodes and remove all folders."""
+        for pid in self._nodes:
+            os.kill(pid, signal.SIGKILL)
+        for pid in self._nodes:
+            os.waitpid(pid, 0)
+        self._nodes.clear()
+        for folder in self._folders.values():
+            folder.remove()
+
+    def _folder(self) -> str:
+        made = folders.OwnedFolder(self._base)
+        self._folders[str(made.path)] = made
+        return str(made.path)
+
+    def _remove(self, folder: str) -> None:
+        self._folders.pop(folder).remove()
+
+    def _start(self, properties: str, cluster_id: str, log: str) -> int:
+        pid = os.fork()
+        if pid == 0:
+            _be_node(properties, cluster_id, log, self.inherited)
+        self._nodes.add(pid)
+        return pid
+
+    def _signal(self, pid: int, number: int) -> bool:
+        """Send a signal to a node that lives; False if it does not."""
+        if not self._alive([pid]):
+            return False
+        os.kill(pid, number)
+        return True
+
+    def _alive(self, pids: list[int]) -> list[int]:
+        """Which of these nodes live."""
+        for pid in [pid for pid in pids if pid in self._nodes]:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                self._nodes.remove(pid)
+                self._ended[pid] = os.waitstatus_to_exitcode(status)
+        return [pid for pid in pids if pid in self._nodes]
+
+    def _wait(self, pid: int, timeout_s: float) -> int | None:
+        until = time.monotonic() + timeout_s
+        while self._alive([pid]):
+            if time.monotonic() > until:
+                return None
+            time.sleep(WAIT_STEP_S)
+        return self._ended.get(pid)
+
+
+def _be_node(properties: str, cluster_id: str, log: str, inherited: list[socket.socket]) -> None:
+    """Be a node from here on, in a process that was forked just now."""
+    code = 1
+    try:
+        warm = os.getppid()
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        for one in inherited:
+            one.close()
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        from node.process import run_node  # noqa: PLC0415 - imported before the fork
+
+        if os.getppid() == warm:  # else it ended before the line with prctl
+            code = run_node(Path(properties), [], cluster_id)
+    except BaseException:  # noqa: BLE001 - nothing of the warm process may run here
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def main(descriptor: int) -> None:
+    """Serve the socket of the client until it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client decides
+    parent = os.getppid()
+    with socket.socket(fileno=descriptor) as client:
+        warm = WarmProcess()
+        warm.inherited.append(client)
+        _import_all()
+        try:
+            _serve(client, warm, parent)
+        finally:
+            warm.end()
+
+
+def _import_all() -> None:
+    """Import what a node and a request need, and keep it out of collections and of copies."""
+    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
+    gc.disable()
+    import node.process  # noqa: F401, PLC0415 - after the lines above
+    from testing import requests  # noqa: F401, PLC0415
+    from wire.messages import codec  # noqa: PLC0415
+
+    for api_key in PRELOADED:
+        codec.preload(api_key)
+    gc.freeze()
+
+
+def _serve(client: socket.socket, warm: WarmProcess, parent: int) -> None:
+    received = b""
+    while os.getppid() == parent:
+        if not select.select([client], [], [], PARENT_LOOK_S)[0]:
+            continue
+        try:
+            piece = client.recv(65536)
+        except ConnectionError:
+            return
+        if not piece:
+            return
+        received += piece
+        while b"\n" in received:
+            line, _, received = received.partition(b"\n")
+            try:
+                client.sendall(warm.answer(line))
+            except ConnectionError:
+                return

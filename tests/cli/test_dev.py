@@ -1,0 +1,37 @@
+"""`kraftline dev`: command line and ready line; tests/interop/test_testing.py runs it."""
+
+import json
+
+import pytest
+
+from cli.dev import _parse, cluster_of, ready_line, run
+
+
+def test_options():
+    cluster = cluster_of(_parse(["--nodes", "3", "--config", "a.b = c=d", "--port", "9"]))
+    assert cluster.nodes == 3
+    assert cluster._configs == {"a.b": "c=d"}
+    assert cluster._port == 9
+    assert cluster._kept is None
+    assert str(cluster_of(_parse(["--dir", "x"]))._kept) == "x"
+    assert cluster_of(_parse([])).nodes == 1
+
+
+@pytest.mark.parametrize("entry", ["num.partitions", "node.id=3"])
+def test_refused_configs(entry, capsys):
+    assert run(["--config", entry]) == 1
+    assert entry.partition("=")[0] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--nodes", "0"], ["--nodes", "10"], ["--port", "65536"]])
+def test_refused_numbers(words):
+    with pytest.raises(SystemExit):
+        _parse(words)
+
+
+def test_ready_lines():
+    line = ready_line("h:1,h:2", "/f", as_json=True)
+    assert json.loads(line) == {"bootstrap_servers": "h:1,h:2", "folder": "/f"}
+    text = ready_line("h:1,h:2", "/f", as_json=False)
+    assert text.startswith("ready: bootstrap.servers=h:1,h:2\n")
+    assert "--bootstrap-server h:1\n" in text

@@ -1,0 +1,212 @@
+"""Clusters for tests and `kraftline dev`, as processes: they start, work, and leave nothing."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from testing import Cluster, ClusterError, WarmError, warm_up
+from tests.interop.quorum import wait_until
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def own_folder(tmp_path, monkeypatch):
+    """The system's temporary folder of the processes that a test starts."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return tmp_path / f"kraftline-testing-{os.getuid()}"
+
+
+def round_trip(cluster: Cluster, topic: str) -> bytes | None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer.produce(topic, b"hello")
+    assert producer.flush(10) == 0
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": "g",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe([topic])
+    try:
+        message = consumer.poll(20)
+        assert message is not None
+        return message.value()
+    finally:
+        consumer.close()
+
+
+def children(pid: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def started_dev(*words: str) -> tuple[subprocess.Popen[str], dict[str, str], list[int]]:
+    """The command, its ready line, its warm process and nodes."""
+    command = [sys.executable, "-m", "cli", "dev", "--json", *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert process.stdout is not None
+    ready = json.loads(process.stdout.readline())
+    (warm,) = children(process.pid)
+    return process, ready, [warm, *children(warm)]
+
+
+def test_three_nodes_and_their_faults():
+    with Cluster(3) as kafka:
+        assert round_trip(kafka, "t") == b"hello"
+        for leader in (1, 2, 3):
+            kafka.elect("t", 0, leader)
+            assert kafka.leader("t") == leader
+        with pytest.raises(WarmError, match="holds no replica"):
+            kafka.elect("t", 0, 9)
+        kafka.kill(3)
+        assert kafka.pids().keys() == {1, 2}
+        wait_until(lambda: kafka.leader("t") in (1, 2), 10, lambda: str(kafka.logs()))
+        kafka.restart(3)
+        assert kafka.pids().keys() == {1, 2, 3}
+        kafka.pause(2)
+        stat = Path(f"/proc/{kafka.pids()[2]}/stat").read_text()
+        assert stat.rpartition(")")[2].split()[0] == "T"
+        kafka.resume(2)
+        kafka.wait_ready()
+        assert '"started"' in kafka.logs()[1]
+        with pytest.raises(ClusterError, match="no node 4"):
+            kafka.kill(4)
+        folder = kafka.folder
+    assert not folder.exists()
+
+
+async def test_async_form_side_by_side():
+    async with Cluster() as one, Cluster() as other:
+        assert one.bootstrap_servers != other.bootstrap_servers
+        assert one.folder != other.folder
+
+
+def test_a_node_that_cannot_start_says_why():
+    with pytest.raises(ClusterError, match="Invalid value x for configuration num.partitions"):
+        Cluster(configs={"num.partitions": "x"}).start()
+
+
+def test_ctrl_c_removes_the_folder_and_ends_with_0(own_folder):
+    process, ready, pids = started_dev()
+    assert Path(ready["folder"]).is_dir()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 0
+    assert not any(lives(pid) for pid in pids)
+    assert list(own_folder.iterdir()) == []
+
+
+def test_sigkill_leaves_no_process_and_no_folder(own_folder):
+    process, _, pids = started_dev("--nodes", "3")
+    assert len(pids) == 4
+    process.kill()
+    process.wait()
+    wait_until(lambda: not any(map(lives, pids)), 20, lambda: f"{pids} live")
+    assert list(own_folder.iterdir()) == []
+
+
+def test_sigkill_of_the_warm_process_leaves_no_node(own_folder):
+    process, ready, (warm, *nodes) = started_dev()
+    os.kill(warm, signal.SIGKILL)
+    assert process.wait(20) == 1
+    wait_until(lambda: not any(map(lives, nodes)), 20, lambda: f"{nodes} live")
+    again, _, _ = started_dev()
+    assert not Path(ready["folder"]).exists(), "the next start removes it"
+    again.terminate()
+    assert again.wait(20) == 0
+    assert list(own_folder.iterdir()) == []
+
+
+def test_a_folder_that_is_kept_has_its_records_at_the_next_start(tmp_path):
+    kept = tmp_path / "kept"
+    for expected in (0, 1):
+        with Cluster(folder=kept) as kafka:
+            producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+            delivered = []
+            producer.produce("t", b"x", on_delivery=lambda _, m, d=delivered: d.append(m.offset()))
+            producer.flush(10)
+            assert delivered == [expected]
+
+
+PLUGIN_TEST = '''
+import os, signal
+import pytest
+from confluent_kafka import Producer
+
+def produce(kafka, topic):
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    producer.produce(topic, b"x")
+    assert producer.flush(10) == 0
+    return producer.list_topics(topic, timeout=5).topics[topic].partitions
+
+def test_one(kafka, kafka_topic):
+    assert len(produce(kafka, kafka_topic)) == 1
+
+@pytest.mark.kafka(configs={"num.partitions": 4})
+def test_configs(kafka, kafka_topic):
+    assert len(produce(kafka, kafka_topic)) == 4
+
+def test_three(kafka_cluster, kafka_topic):
+    assert len(produce(kafka_cluster, kafka_topic)[0].replicas) == 3
+
+def test_factory(kafka_factory, kafka):
+    assert kafka_factory(configs={"num.partitions": 2}).folder != kafka.folder
+
+def test_fails(kafka):
+    assert kafka.nodes == 5
+
+def test_killed(kafka_cluster):
+    if "KILL" in os.environ:
+        print(*kafka_cluster.pids().values(), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+'''
+
+
+def run_pytest(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    (folder / "test_it.py").write_text(PLUGIN_TEST)
+    command = [sys.executable, "-m", "pytest", "-p", "testing.plugin", "-p", "no:schemathesis"]
+    return subprocess.run(
+        [*command, "-c", os.devnull, "--rootdir", str(folder), *words, str(folder / "test_it.py")],
+        capture_output=True, text=True, timeout=100, check=False, cwd=folder,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [(), ("-n", "2")])
+def test_fixtures_and_the_logs_of_a_failure(own_folder, tmp_path, words):
+    done = run_pytest(tmp_path, *words)
+    assert "1 failed, 5 passed" in done.stdout, done.stdout + done.stderr
+    assert "kafka node 1 at 127.0.0.1:" in done.stdout
+    assert '"event": "started"' in done.stdout
+    assert list(own_folder.iterdir()) == []
+
+
+def test_a_runner_that_is_killed_leaves_nothing(own_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("KILL", "1")
+    done = run_pytest(tmp_path, "-s", "-k", "test_killed")
+    assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
+    pids = [int(word) for word in done.stdout.split() if word.isdecimal()]
+    assert len(pids) == 3
+    wait_until(lambda: not any(map(lives, pids)), 20, lambda: f"{pids} live")
+    wait_until(lambda: not list(own_folder.iterdir()), 20, lambda: str(list(own_folder.iterdir())))
+
+
+def test_a_warm_process_starts_a_cluster_at_once():
+    warm_up().ask("ping")
+    started = time.perf_counter()
+    with Cluster():
+        assert time.perf_counter() - started < 5, "a generous bound: benchmarks/testing_start.py"
