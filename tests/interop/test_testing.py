@@ -61,7 +61,8 @@ def started_dev(*words: str) -> tuple[subprocess.Popen[str], dict[str, str], lis
     command = [sys.executable, "-m", "cli", "dev", "--json", *words]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert process.stdout is not None
-    ready = json.loads(process.stdout.readline())
+    with process.stdout as output:
+        ready = json.loads(output.readline())
     (warm,) = children(process.pid)
     return process, ready, [warm, *children(warm)]
 
@@ -172,7 +173,7 @@ def test_fails(kafka):
 
 def test_killed(kafka_cluster):
     if "KILL" in os.environ:
-        print(*kafka_cluster.pids().values(), flush=True)
+        print("pids:", *kafka_cluster.pids().values(), flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 '''
 
@@ -199,7 +200,7 @@ def test_a_runner_that_is_killed_leaves_nothing(own_folder, tmp_path, monkeypatc
     monkeypatch.setenv("KILL", "1")
     done = run_pytest(tmp_path, "-s", "-k", "test_killed")
     assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
-    pids = [int(word) for word in done.stdout.split() if word.isdecimal()]
+    pids = [int(word) for word in done.stdout.partition("pids:")[2].split("\n")[0].split()]
     assert len(pids) == 3
     wait_until(lambda: not any(map(lives, pids)), 20, lambda: f"{pids} live")
     wait_until(lambda: not list(own_folder.iterdir()), 20, lambda: str(list(own_folder.iterdir())))
