@@ -5,7 +5,7 @@
 Cold: in a new Python, with the import of everything. Warm: the process that forks nodes is there,
 as it is for the second cluster of a test run. `first record`: produce one, and consume it with
 `assign`; `group`: with `subscribe`, which makes __consumer_offsets. Beside them librdkafka's mock
-cluster (`test.mock.num.brokers`), which is one thread in the client's process: no disk, no replicas.
+cluster (`test.mock.num.brokers`), which is one thread of the client: no disk, no replicas.
 """
 
 import argparse
@@ -60,7 +60,8 @@ def _mock(nodes: int) -> list[float]:
     started = time.perf_counter()
     owner = Producer({"test.mock.num.brokers": nodes, "bootstrap.servers": "ignored:1"})
     servers = ",".join(
-        f"{broker.host}:{broker.port}" for broker in owner.list_topics(timeout=WAIT_S).brokers.values()
+        f"{broker.host}:{broker.port}"
+        for broker in owner.list_topics(timeout=WAIT_S).brokers.values()
     )
     ready = time.perf_counter() - started
     return _clients(lambda **more: {"bootstrap.servers": servers, **more}, started, ready)

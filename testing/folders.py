@@ -1,4 +1,4 @@
-"""Folders of clusters below the system's temporary folder, each owned by a live process.
+"""Folders of clusters in memory or below the system's temporary folder, each owned by a process.
 
 Owner is who holds the lock on `NAME.lock` beside the folder NAME; a folder without an owner is what
 a power failure or SIGKILL of everything left, and the next who makes one removes it.
@@ -9,10 +9,15 @@ import os
 import secrets
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 LOCK_SUFFIX: Final = ".lock"
+MEMORY: Final = Path("/dev/shm")  # noqa: S108 - the folder in it is this user's alone
+"""Linux' file system in memory: what a cluster syncs at its start costs 50 ms on a disk."""
+FREE_BYTES_MIN: Final = 1 << 30
+"""Less in memory is for others; a container has 64 MiB."""
 
 
 def base() -> Path:
@@ -21,11 +26,20 @@ def base() -> Path:
     Raises:
         OSError: it belongs to somebody else.
     """
-    folder = Path(tempfile.gettempdir()) / f"kraftline-testing-{os.getuid()}"
+    folder = place(os.environ) / f"kraftline-testing-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
         raise PermissionError(f"{folder} belongs to another user")
     return folder
+
+
+def place(environment: Mapping[str, str], memory: Path = MEMORY) -> Path:
+    """Memory if there is enough, unless TMPDIR says where temporary files go."""
+    if not environment.get("TMPDIR") and os.access(memory, os.W_OK):
+        free: int = shutil.disk_usage(memory).free
+        if free >= FREE_BYTES_MIN:
+            return memory
+    return Path(tempfile.gettempdir())
 
 
 class OwnedFolder:

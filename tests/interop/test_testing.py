@@ -99,7 +99,7 @@ async def test_async_form_side_by_side():
 
 
 def test_a_node_that_cannot_start_says_why():
-    with pytest.raises(ClusterError, match="Invalid value x for configuration num.partitions"):
+    with pytest.raises(ClusterError, match="Invalid value x for configuration num"):
         Cluster(configs={"num.partitions": "x"}).start()
 
 
@@ -144,7 +144,7 @@ def test_a_folder_that_is_kept_has_its_records_at_the_next_start(tmp_path):
             assert delivered == [expected]
 
 
-PLUGIN_TEST = '''
+PLUGIN_TEST = """
 import os, signal
 import pytest
 from confluent_kafka import Producer
@@ -175,7 +175,7 @@ def test_killed(kafka_cluster):
     if "KILL" in os.environ:
         print("pids:", *kafka_cluster.pids().values(), flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
-'''
+"""
 
 
 def run_pytest(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

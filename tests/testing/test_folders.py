@@ -2,11 +2,12 @@
 
 import os
 import stat
+from types import SimpleNamespace
 
 import pytest
 
 from testing import folders
-from testing.folders import OwnedFolder, base, sweep
+from testing.folders import FREE_BYTES_MIN, OwnedFolder, base, place, sweep
 
 
 def test_it_goes_with_all_it_holds(tmp_path):
@@ -41,9 +42,35 @@ def test_a_sweep_leaves_what_is_not_ours(tmp_path):
 
 def test_the_base_is_for_this_user_alone(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert base() == base()
+    assert base().parent == tmp_path
     assert stat.S_IMODE(base().stat().st_mode) == 0o700
     monkeypatch.setattr(folders.os, "getuid", lambda: os.geteuid() + 1)
     (tmp_path / f"kraftline-testing-{os.geteuid() + 1}").mkdir()
     with pytest.raises(PermissionError, match="another user"):
         base()
+
+
+@pytest.mark.parametrize(
+    ("environment", "free", "is_memory"),
+    [
+        ({}, FREE_BYTES_MIN, True),
+        ({"TMPDIR": ""}, FREE_BYTES_MIN, True),
+        ({}, FREE_BYTES_MIN - 1, False),
+        ({"TMPDIR": "/elsewhere"}, FREE_BYTES_MIN, False),
+    ],
+)
+def test_a_folder_lies_in_memory_if_there_is_enough(
+    environment, free, is_memory, tmp_path, monkeypatch
+):
+    usage = SimpleNamespace(free=free)
+    monkeypatch.setattr(folders.shutil, "disk_usage", lambda _: usage)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "disk"))
+    expected = tmp_path if is_memory else tmp_path / "disk"
+    assert place(environment, tmp_path) == expected
+
+
+def test_a_system_without_such_a_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert place({}, tmp_path / "none") == tmp_path

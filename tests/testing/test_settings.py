@@ -56,7 +56,9 @@ def test_a_config_is_stronger_than_the_default():
     assert "offsets.topic.num.partitions=3\n" not in text
 
 
-@pytest.mark.parametrize(("nodes", "replicas", "in_sync"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (5, 3, 2)])
+@pytest.mark.parametrize(
+    ("nodes", "replicas", "in_sync"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (5, 3, 2)]
+)
 def test_replicas(nodes, replicas, in_sync):
     found = defaults(nodes)
     assert found["default.replication.factor"] == str(replicas)
