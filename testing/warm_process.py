@@ -126,7 +126,7 @@ class WarmProcess:
         return True
 
     def _alive(self, pids: list[int]) -> list[int]:
-        """Which of these nodes live."""
+        """Return those of these nodes that live."""
         for pid in [pid for pid in pids if pid in self._nodes]:
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
