@@ -17,7 +17,7 @@ class HeldPorts:
         first: the port of the first node's broker; None takes one that is free.
 
     Raises:
-        OSError: `first` is taken.
+        OSError: somebody listens on `first`.
     """
 
     def __init__(self, nodes: int, first: int | None = None) -> None:
@@ -32,11 +32,6 @@ class HeldPorts:
         )
 
     def _hold(self, port: int) -> int:
-        if port:
-            with socket.socket() as probe:  # refuses a port on which somebody listens
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind((HOST, port))
-                probe.listen()
         held = socket.socket()
         self._sockets.append(held)
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

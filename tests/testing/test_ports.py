@@ -31,6 +31,7 @@ def test_a_port_that_was_asked_for():
     held.close()
     again = HeldPorts(2, first)
     assert again.nodes[0].broker == first
+    assert len({port for node in again.nodes for port in (node.broker, node.controller)}) == 4
     again.close()
 
 
