@@ -90,12 +90,11 @@ class Counters(msgspec.Struct):
     def read(self, wanted: Sequence[Wanted]) -> None:
         """Count the reads of a Fetch."""
         self.fetch_requests += len(wanted)
-        topics = self.topics
+        last_id, found = None, self
         for each in wanted:
             topic_id = each.key[0]
-            found = topics.get(topic_id)
-            if found is None:
-                found = self.of(topic_id)
+            if topic_id != last_id:
+                last_id, found = topic_id, self.of(topic_id)
             found.fetch_requests += 1
 
     def failed_read(self, topic_id: TopicId) -> None:

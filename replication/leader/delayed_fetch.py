@@ -6,7 +6,6 @@ apache/kafka: core/.../server/DelayedFetch.scala, ReplicaManager.scala (fetchMes
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Generic, TypeVar
 
 import msgspec
@@ -118,7 +117,6 @@ class DelayedFetch(Generic[Request]):
         statuses: its partitions.
         partition_of: a partition of this broker, or why there is none.
         is_throttled: tells whether a follower gets no records of a partition now.
-        held: what it has just read at the end of logs, where there is nothing more to read.
     """
 
     __slots__ = (
@@ -142,15 +140,14 @@ class DelayedFetch(Generic[Request]):
         statuses: dict[TopicIdPartition, FetchStatus],
         partition_of: PartitionOf,
         is_throttled: IsThrottled,
-        held: Mapping[TopicIdPartition, PartitionRead] = MappingProxyType({}),
     ) -> None:
         self.request = request
         self.params = params
         self._statuses = statuses
         self._partition_of = partition_of
         self._is_throttled = is_throttled
-        self.held = dict(held)
-        """Reads of partitions to which nothing has happened since."""
+        self.held: dict[TopicIdPartition, PartitionRead] = {}
+        """Reads of other partitions, at whose log end nothing has happened since."""
         self.is_complete = False
         """True from the try that found it so; its deadline may have come before."""
         self._just_read: Mapping[TopicIdPartition, PartitionRead] = self.held
@@ -167,7 +164,12 @@ class DelayedFetch(Generic[Request]):
         statuses: Mapping[TopicIdPartition, FetchStatus],
         held: Mapping[TopicIdPartition, PartitionRead],
     ) -> None:
-        """Take more partitions, which have just been read; they are tried next."""
+        """Take more partitions, which have just been read; they are tried next.
+
+        Args:
+            statuses: of those that are looked at.
+            held: the reads of those at whose log end there is nothing more to read.
+        """
         self._statuses.update(statuses)
         self.held.update(held)
         self._just_read = held
@@ -182,7 +184,7 @@ class DelayedFetch(Generic[Request]):
         for key in (*changed, *self._released()):
             if key in just_read:
                 continue
-            self.held.pop(key, None)
+            self._let_go(key)
             readable = fetchable_bytes(
                 self.params,
                 self._partition_of(key),
@@ -205,9 +207,15 @@ class DelayedFetch(Generic[Request]):
     def committed(self, key: TopicIdPartition) -> bool:
         """As `try_complete`, behind a rise of its high watermark: the log end did not change."""
         if self.params.isolation is FetchIsolation.LOG_END and not self._throttled:
-            self.held.pop(key, None)  # its row tells the watermark
+            self._let_go(key)  # its row tells the watermark
             return False
         return self.try_complete((key,))
+
+    def _let_go(self, key: TopicIdPartition) -> None:
+        """Let a partition be looked at, and read again."""
+        read = self.held.pop(key, None)
+        if read is not None:
+            self._statuses[key] = FetchStatus(read.start, read.wanted.request)
 
     def _note_throttle(self, key: TopicIdPartition) -> bool:
         replica_id = self.params.replica_id

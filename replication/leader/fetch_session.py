@@ -16,13 +16,16 @@ apache/kafka: core/.../server/FetchSession.scala, clients/.../requests/FetchMeta
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from wire.errors import ErrorCode
 from wire.messages.fetch_response import FetchedPartition
 from wire.types import LeaderEpoch, Offset, Rng
+
+if TYPE_CHECKING:
+    from replication.leader.fetching import WantedPartition
 
 NO_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -79,7 +82,16 @@ class SessionResponse(msgspec.Struct, frozen=True):
 class SessionPartition:
     """A partition of a fetch: the last that was requested, and what the response last said."""
 
-    __slots__ = ("high_watermark", "key", "log_start_offset", "request", "topic_name")
+    __slots__ = (
+        "found_in",
+        "high_watermark",
+        "key",
+        "log_start_offset",
+        "request",
+        "topic_name",
+        "untold",
+        "wanted",
+    )
 
     def __init__(self, key: PartitionKey, topic_name: str | None, request: FetchPartition) -> None:
         self.key = key
@@ -89,6 +101,12 @@ class SessionPartition:
         self.request = request
         self.high_watermark = -1
         self.log_start_offset = -1
+        self.wanted: WantedPartition | None = None
+        """What is read for the request, once it was looked up."""
+        self.found_in = -1
+        """Number of the image in which that was."""
+        self.untold: FetchedPartition | None = None
+        """The last row that says no more than the response before: it need not be compared."""
 
     def ask(self, request: FetchPartition) -> None:
         """Take the row of a later request; in another leader epoch the partition is sent once more.
@@ -99,10 +117,11 @@ class SessionPartition:
         if request.current_leader_epoch != self.request.current_leader_epoch:
             self.high_watermark = -1
         self.request = request
+        self.wanted = self.untold = None
 
     def is_changed(self, row: FetchedPartition) -> bool:
         """True if the row must be sent: it says more than the response before."""
-        return (
+        is_changed = (
             row.records_bytes > 0
             or row.high_watermark != self.high_watermark
             or row.log_start_offset != self.log_start_offset
@@ -110,6 +129,8 @@ class SessionPartition:
             or row.code is not ErrorCode.none
             or row.diverging_epoch is not None
         )
+        self.untold = None if is_changed else row
+        return is_changed
 
     def note(self, row: FetchedPartition) -> None:
         """Keep what the row says; behind an error the partition is sent once more.
@@ -424,7 +445,13 @@ class IncrementalFetch:
         """The rows that `respond` would send, with no change of the session."""
         if self._is_overtaken():
             return ()
-        return [row for row in rows if self._partitions[row.topic, row.partition].is_changed(row)]
+        partitions = self._partitions
+        return [
+            row
+            for row in rows
+            if (known := partitions[row.topic, row.partition]).untold is not row
+            and known.is_changed(row)
+        ]
 
     def respond(self, rows: Sequence[FetchedPartition], _now_ms: int) -> SessionResponse:
         """The response with the rows that changed."""

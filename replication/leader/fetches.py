@@ -133,11 +133,11 @@ class Fetches:
             fetch = DelayedFetch(
                 _Fetch(wanted, max_bytes, answer),
                 params,
-                _statuses(reads),
+                {},
                 self._partition_of,
                 self.is_throttled,
-                _held(params, reads),
             )
+            fetch.add(*_divided(params, reads))
             keys = [each.key for each in wanted]
             withdraw = self.waiting.add(fetch, keys, params.max_wait_ms)
         for read in reads:
@@ -184,7 +184,7 @@ class Fetches:
             is_at_once = is_at_once or is_answered_at_once(params, rows, records_bytes)
             records_bytes += sum(row.records_bytes for row in rows)
             if not is_at_once:
-                fetch.add(_statuses(new), _held(params, new))
+                fetch.add(*_divided(params, new))
                 self.waiting.watch(watched, [each.key for each in some])
             for read in new:
                 if read.changed is not UNCHANGED:
@@ -206,7 +206,9 @@ class Fetches:
         assert request.answer is not None, "it is answered, or goes on in pieces"
         wanted = [each for each in request.wanted if each.key not in held]
         again = iter(self._read(fetch.params, wanted, request.max_bytes, updates_replicas=False))
-        request.answer([held.get(each.key) or next(again) for each in request.wanted])
+        request.answer(
+            [held[each.key] if each.key in held else next(again) for each in request.wanted]
+        )
 
     def _read_in_steps(
         self,
@@ -267,15 +269,20 @@ class Fetches:
         return isinstance(leader, ErrorCode) or replica_id not in committed_isr(leader.state)
 
 
-def _statuses(reads: Reads) -> dict[TopicIdPartition, FetchStatus]:
-    return {read.wanted.key: FetchStatus(read.start, read.wanted.request) for read in reads}
-
-
-def _held(params: FetchParams, reads: Reads) -> dict[TopicIdPartition, PartitionRead]:
-    """Reads of a follower at the end of logs."""
+def _divided(
+    params: FetchParams, reads: Reads
+) -> tuple[dict[TopicIdPartition, FetchStatus], dict[TopicIdPartition, PartitionRead]]:
+    """What was read, and the reads that need not be done again: of a follower, at ends of logs."""
     if params.replica_id is None:
-        return {}
-    return {read.wanted.key: read for read in reads if read.is_at_end}
+        held = {}
+    else:
+        held = {read.wanted.key: read for read in reads if read.is_at_end}
+    statuses = {
+        read.wanted.key: FetchStatus(read.start, read.wanted.request)
+        for read in reads
+        if read.wanted.key not in held
+    }
+    return statuses, held
 
 
 def _pieces(wanted: Sequence[WantedPartition]) -> Iterable[Sequence[WantedPartition]]:

@@ -13,12 +13,11 @@ from replication.leader.appending import DISK_ERRORS
 from replication.leader.fetch_params import FetchParams
 from replication.leader.fetch_session import FetchPartition
 from replication.leader.leadership import UNCHANGED, Changed, Leadership
-from replication.leader.quiet_reads import QuietRead, kept, repeated
+from replication.leader.quiet_reads import QuietRead, Repeats, kept, repeats_of
 from replication.leader.replica_selector import ReplicaSelector
 from replication.log_offsets import LogOffsetMetadata
 from replication.partition import Partition
 from replication.reading import Fetched
-from replication.roles import Following, Offline
 from replication.throttle import ReplicationQuota
 from storage.errors import CorruptLogError
 from storage.logs.unified_log import FetchIsolation, UnifiedLog
@@ -100,14 +99,14 @@ def read_partitions(
     partition_of, selector = read_from.partition_of, read_from.selector
     reads: list[PartitionRead] = []
     follower_id = params.replica_id
+    repeats: Repeats[PartitionRead] | None = (
+        repeats_of(params, now_ms) if updates_replicas else None
+    )
     for each in wanted:
         partition = partition_of(each.key)
-        if updates_replicas and follower_id is not None:
-            role = None if isinstance(partition, ErrorCode) else partition.role
-            again = _repeated(role, params, follower_id, each, now_ms)
-            if again is not None:
-                reads.append(again)
-                continue
+        if repeats is not None and (again := repeats.read(partition, each)) is not None:
+            reads.append(again)
+            continue
         try:
             read = _read_elsewhere(partition, params, each, selector) or _read(
                 partition,
@@ -134,31 +133,6 @@ def read_partitions(
     return reads
 
 
-def _repeated(
-    role: Leadership | Following | Offline | None,
-    params: FetchParams,
-    follower_id: NodeId,
-    wanted: WantedPartition,
-    now_ms: int,
-) -> PartitionRead | None:
-    """The same read as before for a follower; None if the partition is to be read.
-
-    Args:
-        role: of the partition; None for one that is not here.
-        params: of the request.
-        follower_id: who sent it.
-        wanted: its row.
-        now_ms: instant of the request.
-    """
-    if not isinstance(role, Leadership):
-        return None
-    by_follower: dict[NodeId, QuietRead[PartitionRead]] = role.quiet_reads
-    quiet = by_follower.get(follower_id)
-    if quiet is None or quiet.topic != wanted.topic:
-        return None
-    return repeated(role, quiet, params, wanted.request, now_ms)
-
-
 def _keep(
     partition: Partition | ErrorCode, params: FetchParams, follower_id: NodeId, read: PartitionRead
 ) -> None:
@@ -166,7 +140,7 @@ def _keep(
     assert isinstance(partition, Partition), f"{partition=} was read"
     leader, wanted = partition.role, read.wanted
     assert isinstance(leader, Leadership), f"{leader=} took a follower's fetch"
-    quiet = kept(leader, read, params, wanted.topic, wanted.request)
+    quiet = kept(leader, read, params, wanted)
     if quiet is not None:
         by_follower: dict[NodeId, QuietRead[PartitionRead]] = leader.quiet_reads
         by_follower[follower_id] = quiet

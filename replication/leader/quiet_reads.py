@@ -8,7 +8,7 @@ fetch of another one it may join, and a watermark may rise.
 apache/kafka: core/.../server/ReplicaManager.scala (`fetchMessages`) reads all of them.
 """
 
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -17,20 +17,34 @@ from replication.leader.fetch_session import FetchPartition
 from replication.leader.isr import CommittedPartitionState, PartitionState
 from replication.leader.leadership import Leadership
 from replication.leader.replica import Registration, ReplicaState
+from replication.partition import Partition
 from storage.logs.log import Log
 from storage.logs.unified_log import UnifiedLog
-from wire.types import BrokerEpoch
+from wire.errors import ErrorCode
+from wire.types import BrokerEpoch, NodeId
 
 Read = TypeVar("Read")
 
 
-class QuietRead(msgspec.Struct, Generic[Read]):
-    """A read at the end of a log, and what it depends on beside the ends of that log."""
+class Wanted(Protocol):
+    """A partition of a Fetch."""
+
+    @property
+    def topic(self) -> str | bytes:
+        """Name or id, as the request has it."""
+        ...
+
+    @property
+    def request(self) -> FetchPartition:
+        """Its row."""
+        ...
+
+
+class QuietRead(msgspec.Struct, Generic[Read], kw_only=True):
+    """A read at the end of a log, and what it depends on."""
 
     read: Read
-    topic: str | bytes
-    """Name or id, as the request has it."""
-    request: FetchPartition
+    wanted: Wanted
     replica_epoch: BrokerEpoch | None
     """Of the request."""
     replica: ReplicaState
@@ -39,52 +53,92 @@ class QuietRead(msgspec.Struct, Generic[Read]):
     state: PartitionState
     registration: Registration | None
     """Of the follower's broker, as the metadata has it."""
-    offsets: tuple[int, int, int, int]
-    """Of the log, as `_offsets` says."""
+    log: UnifiedLog
+    """That which was read."""
+    segments: Log
+    """Its segments."""
+    end_offset: int
+    high_watermark: int
+    log_start_offset: int
+    """Of the log. Its last stable offset follows from these, and followers do not ask for it."""
+    last_base_offset: int
+    """Of the segment of its end."""
 
 
-def repeated(
-    leader: Leadership,
-    quiet: QuietRead[Read],
-    params: FetchParams,
-    request: FetchPartition,
-    now_ms: int,
-) -> Read | None:
-    """Take a follower's fetch that reads what it read before; None if it is to be read.
+class Repeats(Generic[Read]):
+    """The reads that a Fetch of a follower repeats.
 
-    The follower is caught up, as by any fetch at the log end.
+    Its session has all partitions that it follows, and those to which nothing has happened cost it
+    most. So what is the same for all is asked for once, and the rest is compared in place.
 
     Args:
-        leader: of the partition.
-        quiet: its last read for this follower at the end of the log.
-        params: of the request, which comes from a follower.
-        request: row of the partition.
+        replica_id: the follower.
+        replica_epoch: of the request.
         now_ms: instant of the request.
     """
-    replica_id = params.replica_id
-    assert replica_id is not None, "a consumer's fetch says nothing of a replica"
-    log, replicas = leader.log, leader.replicas
-    if (
-        quiet.request != request
-        or quiet.replica_epoch != params.replica_epoch
-        or replicas.get(replica_id) is not quiet.replica
-        or leader.state is not quiet.state
-        or _offsets(log) != quiet.offsets
-        or leader.broker_of(replica_id) is not quiet.registration
-    ):
+
+    __slots__ = ("_now_ms", "_registered", "_replica_epoch", "_replica_id")
+
+    def __init__(self, replica_id: NodeId, replica_epoch: BrokerEpoch | None, now_ms: int) -> None:
+        self._replica_id = replica_id
+        self._replica_epoch = replica_epoch
+        self._now_ms = now_ms
+        self._registered: tuple[Registration | None] | None = None
+        """Of the follower's broker: all leaders are of this one, and have it from its metadata."""
+
+    def read(self, partition: Partition | ErrorCode, wanted: Wanted) -> Read | None:
+        """Take the follower's fetch of a partition, if it reads what it read before; else None.
+
+        The follower is caught up, as by any fetch at the log end.
+
+        Args:
+            partition: of this broker, or why there is none.
+            wanted: row of the request for it.
+        """
+        if isinstance(partition, ErrorCode):
+            return None
+        leader = partition.role
+        if not isinstance(leader, Leadership):
+            return None
+        quiet: QuietRead[Read] | None = leader.quiet_reads.get(self._replica_id)
+        if quiet is None:
+            return None
+        if self._registered is None:
+            self._registered = (leader.broker_of(self._replica_id),)
+        replica, log, segments = quiet.replica, quiet.log, quiet.segments
+        replicas = leader.replicas
+        if (
+            replicas.get(self._replica_id) is not replica
+            or leader.state is not quiet.state
+            or segments.end_offset != quiet.end_offset
+            or log.high_watermark != quiet.high_watermark
+            or segments.log_start_offset != quiet.log_start_offset
+            or segments.segments[-1].base_offset != quiet.last_base_offset
+            or self._registered[0] is not quiet.registration
+            or self._replica_epoch != quiet.replica_epoch
+        ):
+            return None
+        if wanted is not quiet.wanted:  # it is the same for as long as a session names it so
+            if wanted.topic != quiet.wanted.topic or wanted.request != quiet.wanted.request:
+                return None
+            quiet.wanted = wanted
+        now_ms = self._now_ms
+        if replica.last_fetch_ms != now_ms or replica.last_caught_up_ms != now_ms:
+            replicas[self._replica_id] = quiet.replica = msgspec.structs.replace(
+                replica, last_fetch_ms=now_ms, last_caught_up_ms=now_ms
+            )
+        return quiet.read
+
+
+def repeats_of(params: FetchParams, now_ms: int) -> Repeats[Read] | None:
+    """The repeats of a Fetch at an instant; None of a consumer's."""
+    if params.replica_id is None:
         return None
-    replicas[replica_id] = quiet.replica = msgspec.structs.replace(
-        quiet.replica, last_fetch_ms=now_ms, last_caught_up_ms=now_ms
-    )
-    return quiet.read
+    return Repeats(params.replica_id, params.replica_epoch, now_ms)
 
 
 def kept(
-    leader: Leadership,
-    read: Read,
-    params: FetchParams,
-    topic: str | bytes,
-    request: FetchPartition,
+    leader: Leadership, read: Read, params: FetchParams, wanted: Wanted
 ) -> QuietRead[Read] | None:
     """Keep a read for which the fetch of a follower at the log end has just been taken.
 
@@ -97,25 +151,18 @@ def kept(
     assert log_end.offset == log.end_offset, f"{log_end=} {log.end_offset=}"
     if not isinstance(state, CommittedPartitionState) or replica_id not in state.isr:
         return None
+    segments = log.log
     return QuietRead(
         read=read,
-        topic=topic,
-        request=request,
+        wanted=wanted,
         replica_epoch=params.replica_epoch,
         replica=leader.replicas[replica_id],
         state=state,
         registration=leader.broker_of(replica_id),
-        offsets=_offsets(log),
+        log=log,
+        segments=segments,
+        end_offset=segments.end_offset,
+        high_watermark=log.high_watermark,
+        log_start_offset=segments.log_start_offset,
+        last_base_offset=segments.segments[-1].base_offset,
     )
-
-
-def _offsets(log: UnifiedLog) -> tuple[int, int, int, int]:
-    """End, high watermark and start of a log, and the base offset of the segment of its end.
-
-    Its last stable offset follows from these, and followers do not ask for it.
-    """
-    return log.end_offset, log.high_watermark, log.log_start_offset, _last_base_offset(log.log)
-
-
-def _last_base_offset(log: Log) -> int:
-    return log.segments[-1].base_offset

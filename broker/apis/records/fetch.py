@@ -102,6 +102,9 @@ class Fetch:
         self._bytes_max = bytes_max
         self._counters = counters
         self._quota = quota
+        self._known_image: Image | None = None
+        self._image_number = 0
+        """Of the known image, counted here: what a session found in it is found at once."""
 
     def serve(self, call: Call) -> None:
         """Read; the answer waits for what the request asks for.
@@ -222,8 +225,13 @@ class Fetch:
         allowed: dict[str, bool] = {}
         wanted: list[WantedPartition] = []
         refused: list[FetchedPartition] = []
+        number = self._number_of_image()
         for partition in partitions:
-            name, (topic, number) = partition.topic_name, partition.key
+            known = partition.wanted
+            if may_follow and known is not None and partition.found_in == number:
+                wanted.append(known)
+                continue
+            name, topic = partition.topic_name, partition.key[0]
             if name is not None and name not in allowed:
                 allowed[name] = may_follow or (
                     not is_follower and self._access.allows_topic(call.caller, Operation.READ, name)
@@ -238,10 +246,19 @@ class Fetch:
             else:
                 found = self._found(name, partition.key)
             if isinstance(found, ErrorCode):
-                refused.append(_refused(topic, number, found))
+                refused.append(_refused(topic, partition.key[1], found))
             else:
-                wanted.append(WantedPartition(found, topic, partition.request))
+                partition.wanted = WantedPartition(found, topic, partition.request)
+                partition.found_in = number
+                wanted.append(partition.wanted)
         return wanted, refused
+
+    def _number_of_image(self) -> int:
+        image = self._image()
+        if image is not self._known_image:
+            self._known_image = image
+            self._image_number += 1
+        return self._image_number
 
     def _found(self, name: str, key: PartitionKey) -> TopicIdPartition | ErrorCode:
         """The partition of a topic that had this name when its id was looked up."""
@@ -266,7 +283,11 @@ class Fetch:
     ) -> Steps[None]:
         version, throttle_ms = call.header.api_version, 0
         leaders = CurrentLeaders(self._image(), call.listener)
-        rows = [*(_row(version, read, leaders) for read in reads), *refused]
+        none = ErrorCode.none
+        rows = [
+            read.row if read.row.code is none else _row(version, read, leaders) for read in reads
+        ]
+        rows += refused
         if call.throttle is not None:
             if follower_id is not None:
                 call.throttle.exempted()

@@ -12,6 +12,7 @@ from replication.leader.delayed_fetch import (
 )
 from replication.leader.fetch_params import FetchParams
 from replication.leader.fetch_session import FetchPartition
+from replication.leader.fetching import PartitionRead, WantedPartition
 from replication.log_offsets import LogOffsetMetadata
 from storage.logs.unified_log import FetchIsolation
 from wire.errors import ErrorCode
@@ -48,6 +49,13 @@ def parked(start, **fields):
     return FetchStatus(
         start, FetchPartition(**{"fetch_offset": offset, "max_bytes": 1_000, **fields})
     )
+
+
+def read_to_end(key, start):
+    request = FetchPartition(fetch_offset=start.offset, max_bytes=1_000)
+    row = FetchedPartition(topic=key[0], partition=key[1])
+    wanted = WantedPartition(key, key[0], request)
+    return PartitionRead(wanted=wanted, row=row, start=start, is_at_end=True)
 
 
 @dataclass
@@ -212,16 +220,31 @@ def test_an_append_and_a_commit_are_news_to_those_who_read_so_far():
     copies, reads = (
         broker.fetch(params, at(11, 200), at(12, 300)) for params in (follower(), consumer())
     )
-    read = object()
-    copies.held[A] = copies.held[B] = read
+    held = {A: read_to_end(A, at(11, 200)), B: read_to_end(B, at(12, 300))}
+    copies.add({}, held)
+    assert not copies.try_complete((A, B))
     assert not copies.committed(A)
-    assert copies.held == {B: read}, "its row tells the high watermark"
+    assert copies.held == {B: held[B]}, "its row tells the high watermark"
     assert not reads.appended(A)
     broker.logs[A].grow(12, 300)
     assert not reads.appended(A)
     assert reads.committed(A)
     assert not copies.committed(A)
     assert copies.appended(A)
+
+
+def test_what_is_held_is_looked_at_from_where_it_was_read_when_something_happens_to_it():
+    broker = Broker()
+    fetch = DelayedFetch(
+        "request", follower(min_bytes=100), {}, broker.logs.get, broker.is_throttled
+    )
+    fetch.add({}, {A: read_to_end(A, at(12, 300)), B: read_to_end(B, at(12, 300))})
+    assert not fetch.try_complete((A, B)), "they have just been read"
+    broker.logs[A].grow(13, 399)
+    assert not fetch.appended(A), "99 bytes"
+    assert fetch.held.keys() == {B}
+    broker.logs[A].grow(14, 400)
+    assert fetch.appended(A)
 
 
 def test_a_throttled_follower_reads_nothing():
