@@ -123,7 +123,7 @@ class Repeats(Generic[Read]):
                 return None
             quiet.wanted = wanted
         now_ms = self._now_ms
-        if replica.last_fetch_ms != now_ms or replica.last_caught_up_ms != now_ms:
+        if replica.last_fetch_ms != now_ms:  # then it was caught up, too
             replicas[self._replica_id] = quiet.replica = msgspec.structs.replace(
                 replica, last_fetch_ms=now_ms, last_caught_up_ms=now_ms
             )

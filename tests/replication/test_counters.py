@@ -114,6 +114,13 @@ def test_reads_are_counted_once_for_each_partition_of_a_request():
     assert managed.counters.of(T0[0]).fetch_requests == 3
 
 
+def test_reads_are_counted_by_topic():
+    counters, other = Counters(), (TopicId(b"u" * 16), 0)
+    counters.read([want(key, 0) for key in (T0, T1, other, T0)])
+    found = {topic_id: each.fetch_requests for topic_id, each in counters.topics.items()}
+    assert (counters.fetch_requests, found) == (4, {T0[0]: 3, other[0]: 1})
+
+
 def test_a_damaged_log_fails_a_read():
     managed = filled()
     managed.vfs[T0].open("/d/p-0/" + "0" * 20 + ".log").pwrite(b"\xff" * 12, 8)

@@ -163,16 +163,21 @@ def test_unknown_ids_and_names():
     assert codes(asked) == {("u", 0): ErrorCode.unknown_topic_or_partition}
 
 
-def test_a_topic_that_was_made_anew_has_another_id():
+@pytest.mark.parametrize("reader", [{}, FOLLOWER], ids=["consumer", "follower"])
+def test_a_topic_that_was_made_anew_has_another_id(reader):
     broker = filled()
-    asked = broker.ask({"t": [(0, 3)]}, version=13, session_epoch=0)
-    _, session_id = session_of(asked, 13)
+    asked = broker.ask({"t": [(0, 3)]}, version=15, session_epoch=0, **reader)
+    _, session_id = session_of(asked, 15)
     assert session_id > 0
+
+    def ask(epoch):
+        return broker.ask({}, version=15, session_id=session_id, session_epoch=epoch, **reader)
+
     old = key_of("t")
     broker.forget(old)
     broker.manager.drop(old)
-    again = broker.ask({}, version=13, session_id=session_id, session_epoch=1)
-    assert codes(again, 13) == {old: ErrorCode.unknown_topic_or_partition}
+    again = ask(1)
+    assert codes(again, 15) == {old: ErrorCode.unknown_topic_or_partition}
     new = (bytes(15) + b"\x05", 0)
     broker.image = msgspec.structs.replace(
         broker.image, topic_id_by_name=broker.image.topic_id_by_name.set("t", new[0])
@@ -183,14 +188,14 @@ def test_a_topic_that_was_made_anew_has_another_id():
             new[0], msgspec.structs.replace(_topic(broker), topic_id=new[0], name="t")
         ),
     )
-    again = broker.ask({}, version=13, session_id=session_id, session_epoch=2)
-    assert codes(again, 13) == {old: ErrorCode.unknown_topic_or_partition}
+    again = ask(2)
+    assert codes(again, 15) == {old: ErrorCode.unknown_topic_or_partition}
     broker.register(new, registration(2))
-    again = broker.ask({}, version=13, session_id=session_id, session_epoch=3)
-    assert codes(again, 13) == {old: NOT_LEADER}
+    again = ask(3)
+    assert codes(again, 15) == {old: NOT_LEADER}
     broker.create(new)
-    again = broker.ask({}, version=13, session_id=session_id, session_epoch=4)
-    assert codes(again, 13) == {old: ErrorCode.inconsistent_topic_id}
+    again = ask(4)
+    assert codes(again, 15) == {old: ErrorCode.inconsistent_topic_id}
 
 
 def _topic(broker):
@@ -222,6 +227,17 @@ def test_followers_need_cluster_action():
     broker.allow(Operation.CLUSTER_ACTION, CLUSTER_NAME, ResourceType.CLUSTER)
     rows = codes(broker.ask(topics, version=15, **FOLLOWER), 15)
     assert rows == {key_of("t"): NONE, key_of("u"): ErrorCode.unknown_topic_id}
+
+
+def test_what_a_follower_has_looked_up_no_consumer_reads_in_its_session():
+    broker = Records(rules=AccessRules())
+    broker.topic(**PAIR)
+    broker.allow(Operation.CLUSTER_ACTION, CLUSTER_NAME, ResourceType.CLUSTER)
+    first = broker.ask({"t": [(0, 0)]}, version=15, session_epoch=0, **FOLLOWER)
+    assert codes(first, 15) == {key_of("t"): NONE}
+    _, session_id = session_of(first, 15)
+    again = broker.ask({}, version=15, session_id=session_id, session_epoch=1)
+    assert codes(again, 15) == {key_of("t"): ErrorCode.topic_authorization_failed}
 
 
 # --- followers and consumers

@@ -65,6 +65,24 @@ def test_what_has_not_changed_is_not_read_and_the_follower_is_caught_up_all_the_
         assert (replica.log_end.offset, replica.broker_epoch) == (0, 12)
 
 
+def test_what_is_the_same_for_all_is_asked_for_once_and_kept_within_a_millisecond():
+    followed = Followed()
+    broker_of, asked = followed.managed.brokers.registered.get, []
+    for partition in (followed.first, followed.second):
+        local = msgspec.structs.replace(
+            partition.role._broker,
+            broker_of=lambda node_id: asked.append(node_id) or broker_of(node_id),
+        )
+        partition.role._broker = local
+    before = followed.first.role.replicas[2]
+    followed.fetch()
+    assert (followed.reads(), asked) == ((0, 0), [2])
+    assert followed.first.role.replicas[2] is before
+    followed.managed.advance(1)
+    followed.fetch()
+    assert followed.first.role.replicas[2] is not before
+
+
 def appended(followed):
     followed.first.append_as_leader(
         produced(followed.managed.clock.wall_ms), required_acks=1,
