@@ -16,16 +16,14 @@ apache/kafka: core/.../server/FetchSession.scala, clients/.../requests/FetchMeta
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
+from replication.leader.session_partition import SessionPartition
 from wire.errors import ErrorCode
 from wire.messages.fetch_response import FetchedPartition
 from wire.types import LeaderEpoch, Offset, Rng
-
-if TYPE_CHECKING:
-    from replication.leader.fetching import WantedPartition
 
 NO_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -77,70 +75,6 @@ class SessionResponse(msgspec.Struct, frozen=True):
     code: ErrorCode
     session_id: int
     rows: Sequence[FetchedPartition] = ()
-
-
-class SessionPartition:
-    """A partition of a fetch: the last that was requested, and what the response last said."""
-
-    __slots__ = (
-        "found_in",
-        "high_watermark",
-        "key",
-        "log_start_offset",
-        "request",
-        "topic_name",
-        "untold",
-        "wanted",
-    )
-
-    def __init__(self, key: PartitionKey, topic_name: str | None, request: FetchPartition) -> None:
-        self.key = key
-        self.topic_name = topic_name
-        """None while the id is unknown; it stays when the topic is deleted (UNKNOWN_TOPIC_OR_...,
-        not UNKNOWN_TOPIC_ID)."""
-        self.request = request
-        self.high_watermark = -1
-        self.log_start_offset = -1
-        self.wanted: WantedPartition | None = None
-        """What is read for the request, once it was looked up."""
-        self.found_in = -1
-        """Number of the image in which that was."""
-        self.untold: FetchedPartition | None = None
-        """The last row that says no more than the response before: it need not be compared."""
-
-    def ask(self, request: FetchPartition) -> None:
-        """Take the row of a later request; in another leader epoch the partition is sent once more.
-
-        Other than in Kafka: a follower that learns of the epoch while a response is under way drops
-        the row, and with it the high watermark.
-        """
-        if request.current_leader_epoch != self.request.current_leader_epoch:
-            self.high_watermark = -1
-        self.request = request
-        self.wanted = self.untold = None
-
-    def is_changed(self, row: FetchedPartition) -> bool:
-        """True if the row must be sent: it says more than the response before."""
-        is_changed = (
-            row.records_bytes > 0
-            or row.high_watermark != self.high_watermark
-            or row.log_start_offset != self.log_start_offset
-            or row.preferred_read_replica != -1
-            or row.code is not ErrorCode.none
-            or row.diverging_epoch is not None
-        )
-        self.untold = None if is_changed else row
-        return is_changed
-
-    def note(self, row: FetchedPartition) -> None:
-        """Keep what the row says; behind an error the partition is sent once more.
-
-        So it is behind a diverging epoch, other than in Kafka: the follower truncates and takes
-        no high watermark, and where its log then ends as the leader's no record brings another.
-        """
-        is_taken = row.code is ErrorCode.none and row.diverging_epoch is None
-        self.high_watermark = row.high_watermark if is_taken else -1
-        self.log_start_offset = row.log_start_offset
 
 
 class FetchSession:

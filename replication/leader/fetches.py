@@ -272,7 +272,7 @@ class Fetches:
 def _divided(
     params: FetchParams, reads: Reads
 ) -> tuple[dict[TopicIdPartition, FetchStatus], dict[TopicIdPartition, PartitionRead]]:
-    """What was read, and the reads that need not be done again: of a follower, at ends of logs."""
+    """Divide reads: those at ends of logs, which a follower need not do again, are the latter."""
     if params.replica_id is None:
         held = {}
     else:

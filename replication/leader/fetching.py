@@ -104,9 +104,12 @@ def read_partitions(
     )
     for each in wanted:
         partition = partition_of(each.key)
-        if repeats is not None and (again := repeats.read(partition, each)) is not None:
-            reads.append(again)
-            continue
+        if repeats is not None:
+            role = None if isinstance(partition, ErrorCode) else partition.role
+            again = repeats.read(role, each)
+            if again is not None:
+                reads.append(again)
+                continue
         try:
             read = _read_elsewhere(partition, params, each, selector) or _read(
                 partition,

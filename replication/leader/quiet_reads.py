@@ -17,10 +17,9 @@ from replication.leader.fetch_session import FetchPartition
 from replication.leader.isr import CommittedPartitionState, PartitionState
 from replication.leader.leadership import Leadership
 from replication.leader.replica import Registration, ReplicaState
-from replication.partition import Partition
+from replication.roles import Following, Offline
 from storage.logs.log import Log
 from storage.logs.unified_log import UnifiedLog
-from wire.errors import ErrorCode
 from wire.types import BrokerEpoch, NodeId
 
 Read = TypeVar("Read")
@@ -54,9 +53,9 @@ class QuietRead(msgspec.Struct, Generic[Read], kw_only=True):
     registration: Registration | None
     """Of the follower's broker, as the metadata has it."""
     log: UnifiedLog
-    """That which was read."""
+    """Read one."""
     segments: Log
-    """Its segments."""
+    """Files of it."""
     end_offset: int
     high_watermark: int
     log_start_offset: int
@@ -86,18 +85,15 @@ class Repeats(Generic[Read]):
         self._registered: tuple[Registration | None] | None = None
         """Of the follower's broker: all leaders are of this one, and have it from its metadata."""
 
-    def read(self, partition: Partition | ErrorCode, wanted: Wanted) -> Read | None:
+    def read(self, leader: Leadership | Following | Offline | None, wanted: Wanted) -> Read | None:
         """Take the follower's fetch of a partition, if it reads what it read before; else None.
 
         The follower is caught up, as by any fetch at the log end.
 
         Args:
-            partition: of this broker, or why there is none.
+            leader: role of the partition; None for one that is not here.
             wanted: row of the request for it.
         """
-        if isinstance(partition, ErrorCode):
-            return None
-        leader = partition.role
         if not isinstance(leader, Leadership):
             return None
         quiet: QuietRead[Read] | None = leader.quiet_reads.get(self._replica_id)
@@ -151,7 +147,7 @@ def kept(
     assert log_end.offset == log.end_offset, f"{log_end=} {log.end_offset=}"
     if not isinstance(state, CommittedPartitionState) or replica_id not in state.isr:
         return None
-    segments = log.log
+    segments = _segments(log)
     return QuietRead(
         read=read,
         wanted=wanted,
@@ -166,3 +162,7 @@ def kept(
         log_start_offset=segments.log_start_offset,
         last_base_offset=segments.segments[-1].base_offset,
     )
+
+
+def _segments(log: UnifiedLog) -> Log:
+    return log.log

@@ -9,9 +9,9 @@ from broker.clients.front import Front
 from replication import reading
 from replication.leader import delayed, isr
 from replication.leader.delayed_fetch import DelayedFetch
-from replication.leader.fetch_session import SessionPartition
 from replication.leader.leadership import Leadership
 from replication.leader.replica import ReplicaState
+from replication.leader.session_partition import SessionPartition
 from replication.log_offsets import LogOffsetMetadata
 from replication.replica_manager import ReplicaManager
 from simulator.mutants.records_mutant import by_scenario, by_seeds, returning, with_named

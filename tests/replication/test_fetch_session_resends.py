@@ -2,7 +2,8 @@
 
 import msgspec
 
-from replication.leader.fetch_session import FetchPartition, SessionPartition
+from replication.leader.fetch_session import FetchPartition
+from replication.leader.session_partition import SessionPartition
 from tests.replication.leader.test_fetch_session import A, B, Broker, keys_of, request, row
 
 

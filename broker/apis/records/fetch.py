@@ -27,12 +27,12 @@ from replication.leader.fetch_session import (
     FetchPartition,
     FetchSessionRequest,
     PartitionKey,
-    SessionPartition,
     prepare,
 )
 from replication.leader.fetches import Reads
 from replication.leader.fetching import PartitionRead, WantedPartition
 from replication.leader.replica_selector import Reader
+from replication.leader.session_partition import SessionPartition
 from replication.replica_manager import ReplicaManager
 from replication.throttle import ReplicationQuota
 from storage.logs.unified_log import FetchIsolation
