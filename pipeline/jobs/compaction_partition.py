@@ -115,7 +115,8 @@ def finished(
 def _options(partition: PartitionFiles, **more: str) -> Options:
     if partition.topic == "unknown":
         raise BadInputError(f"{partition.directory}: its name is not TOPIC-N")
-    return parse_options({"path": partition.directory, "failOnDataLoss": "false"} | more)
+    given = {"path": partition.directory, "replicas": "all", "failOnDataLoss": "false"}
+    return parse_options(given | more)
 
 
 def _first_dirty(partition: PartitionFiles) -> int:

@@ -79,6 +79,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--mode", default="FAILFAST", help="FAILFAST, PERMISSIVE, DROPMALFORMED")
     parser.add_argument("--errors-path", metavar="DIR", help="not with FAILFAST: JSON lines of all"
                         " that is damaged")  # fmt: skip
+    parser.add_argument("--replicas", default="one", help="one: each record once, the default; all:"
+                        " from every folder")  # fmt: skip
+    parser.add_argument("--until", help="high_watermark, or end: also what a node may truncate"
+                        " later")  # fmt: skip
     parser.add_argument("--subscribe", help="topics, separated by commas; all without it")
     parser.add_argument(
         "--by",
@@ -102,7 +106,7 @@ def run(config: JobConfig) -> JobResult:
     plan = plan_read(options)
     if not plan.packs:
         raise BadInputError(f"{', '.join(config.inputs)}: no segments")
-    for warning in plan.warnings:
+    for warning in (*plan.warnings, *plan.notes):
         sys.stderr.write(f"{warning}\n")
     pieces = [(piece,) for pack in plan.packs for piece in pack]
     if config.dry_run:
@@ -141,8 +145,11 @@ def _options(config: JobConfig) -> Options:
         "decode": arguments.decode,
         "columns": arguments.columns,
         "mode": arguments.mode,
+        "replicas": arguments.replicas,
         "paths": msgspec.json.encode(config.inputs).decode(),
     }
+    if arguments.until:
+        given["until"] = arguments.until
     if arguments.subscribe:
         given["subscribe"] = arguments.subscribe
     if arguments.errors_path:

@@ -40,7 +40,7 @@ def check(scenario: Path, load: Load) -> int:
     """Compare every file that was printed; how many there were."""
     count = 0
     tables = {
-        kind: load(scenario, options | {"includeSnapshots": "true"})
+        kind: load(scenario, options | {"includeSnapshots": "true", "replicas": "all"})
         for kind, options in READ.items()
     }
     for path in sorted((scenario / "dump").glob("*.txt")):

@@ -21,6 +21,9 @@ LATEST: Final = -1
 MODES: Final = ("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
 VALIDATE_LEVELS: Final = ("none", "header", "crc", "full")
 ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
+REPLICAS: Final = ("one", "all")
+HIGH_WATERMARK: Final = "high_watermark"
+END: Final = "end"
 
 # topic -> partition -> offset or time in ms
 Positions = dict[str, dict[int, int]]
@@ -59,8 +62,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     isolation: str = "read_uncommitted"
     columns: str = "full"
     errors_path: str | None = None
+    replicas: str = "one"
+    until: str | None = None
     # the stream only
-    up_to: str = "hw"
     inspect: tuple[str, ...] = ()
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
@@ -76,6 +80,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         if self.subscribe_pattern is not None:
             return re.fullmatch(self.subscribe_pattern, topic) is not None
         return True
+
+    @property
+    def ends_at_high_watermark(self) -> bool:
+        """Return True if nothing above a known high watermark is read."""
+        return (self.until or (HIGH_WATERMARK if self.replicas == "one" else END)) != END
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
@@ -93,6 +102,8 @@ def parse_options(given: Mapping[str, str]) -> Options:
             shown = ", ".join(sorted(option for option, _ in _BY_NAME.values()))
             raise BadInputError(f"option {name!r} is unknown; there are: path, {shown}")
         option, parse = _BY_NAME[name]
+        if option == "upTo" and "until" in values:
+            raise BadInputError("only one of until and upTo, its older name, can be given")
         fields[_snake(option)] = parse(option, value)
     chosen = [name for name in ("subscribe", "subscribe_pattern", "assign") if name in fields]
     if len(chosen) > 1:
@@ -104,7 +115,7 @@ def parse_stream_options(given: Mapping[str, str]) -> Options:
     """Read the options of `spark.readStream.format(...)`: no end, as in Spark's Kafka source.
 
     Raises:
-        BadInputError: as `parse_options`, or an option sets an end.
+        BadInputError: as `parse_options`, an option sets an end, or all replicas are asked for.
     """
     for name in given:
         option, _ = _BY_NAME.get(name.lower(), (name, None))
@@ -113,7 +124,13 @@ def parse_stream_options(given: Mapping[str, str]) -> Options:
                 f"{option} is not valid in streaming queries: a stream reads on;"
                 " trigger(availableNow=True) ends it where the partitions end now"
             )
-    return parse_options(given)
+    options = parse_options(given)
+    if options.replicas != "one":
+        raise BadInputError(
+            f"replicas={options.replicas} is not valid in streaming queries: a stream has one"
+            " offset per partition, allowed: one"
+        )
+    return options
 
 
 def _paths(values: Mapping[str, str]) -> tuple[str, ...]:
@@ -143,7 +160,7 @@ def whole_number(text: str) -> int | None:
 
 def _snake(option: str) -> str:
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", option).lower()
-    return "max_trigger_delay_ms" if name == "max_trigger_delay" else name
+    return {"max_trigger_delay": "max_trigger_delay_ms", "up_to": "until"}.get(name, name)
 
 
 def _text(option: str, value: str) -> str:  # noqa: ARG001  # one shape for all parsers
@@ -179,6 +196,11 @@ def _choice(*allowed: str) -> Any:
         raise BadInputError(f"{option} is {value!r}, allowed: {', '.join(allowed)}")
 
     return parse
+
+
+def _up_to(option: str, value: str) -> str:
+    """The older name of `until`, with values of its own."""
+    return {"hw": HIGH_WATERMARK, "logEnd": END}[_choice("hw", "logEnd")(option, value)]
 
 
 def _positive(option: str, value: str) -> int:
@@ -269,7 +291,9 @@ _PARSERS: Final[dict[str, Any]] = {
     "isolation": _choice(*ISOLATION_LEVELS),
     "columns": _text,
     "errorsPath": _text,
-    "upTo": _choice("hw", "logEnd"),
+    "replicas": _choice(*REPLICAS),
+    "until": _choice(HIGH_WATERMARK, END),
+    "upTo": _up_to,
     "inspect": _names,
     "maxOffsetsPerTrigger": _positive,
     "minOffsetsPerTrigger": _positive,

@@ -1,6 +1,7 @@
 """Options to ranges: the offsets to read of each partition, and its aborted transactions."""
 
 import itertools
+from collections.abc import Mapping
 
 import msgspec
 import numpy as np
@@ -25,8 +26,15 @@ class PartitionRange(msgspec.Struct, frozen=True):
     files: tuple[SegmentFile, ...]
 
 
-def resolve_ranges(listing: Listing, options: Options) -> tuple[list[PartitionRange], list[str]]:
-    """Resolve the range of each wanted partition, and warnings about missing data.
+def resolve_ranges(
+    listing: Listing, options: Options, limits: Mapping[str, int | None]
+) -> tuple[list[PartitionRange], list[str]]:
+    """Resolve the range of each copy that is read, and warnings about missing data.
+
+    Args:
+        listing: everything found below the paths.
+        options: options of the read.
+        limits: directory -> exclusive end (None: all) of the copies that are read.
 
     Raises:
         DataLossError: a start below the log's start or a gap between segments, unless
@@ -38,9 +46,10 @@ def resolve_ranges(listing: Listing, options: Options) -> tuple[list[PartitionRa
     found: list[PartitionRange] = []
     warnings: list[str] = []
     for partition in listing.partitions:
-        if not options.wants(partition.topic, partition.partition):
+        if partition.directory not in limits:
             continue
-        start, end = wanted_start(partition, options), _end(partition, options)
+        start = wanted_start(partition, options)
+        end = _lower(_end(partition, options), limits[partition.directory])
         for problem in _losses(partition, start):
             if options.fail_on_data_loss:
                 raise DataLossError(f"{problem}; failOnDataLoss=false reads what is there")
@@ -49,8 +58,7 @@ def resolve_ranges(listing: Listing, options: Options) -> tuple[list[PartitionRa
         if options.isolation == "read_committed":
             state = transaction_state(partition.segments)
             aborted, stable = state.aborted, state.last_stable_offset
-            if stable is not None:
-                end = stable if end is None else min(end, stable)
+            end = _lower(end, stable)
         selection = RowSelection(
             start=partition.log_start_offset if start is None else start,
             end=end,
@@ -59,6 +67,13 @@ def resolve_ranges(listing: Listing, options: Options) -> tuple[list[PartitionRa
         )
         found.append(PartitionRange(partition, selection, _files(partition, selection)))
     return found, warnings
+
+
+def _lower(end: int | None, other: int | None) -> int | None:
+    """The lower of two exclusive ends; None is no end."""
+    if end is None or other is None:
+        return other if end is None else end
+    return min(end, other)
 
 
 def log_end_offset(file: SegmentFile) -> int:

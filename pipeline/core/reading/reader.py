@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from pipeline.core.errors import BadInputError, CorruptSegmentError
+from pipeline.core.reading.copies import choose_copies
 from pipeline.core.reading.discovery import Listing, SegmentFile, discover
 from pipeline.core.reading.opening import input_errors, open_segment
 from pipeline.core.reading.options import Options
@@ -40,11 +41,15 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class ReadPlan(msgspec.Struct, frozen=True):
-    """Packs of pieces that a read will process, one per task, and warnings for the user."""
+    """Packs of pieces that a read will process, one per task, and warnings for the user.
+
+    `notes` say what is left out without being missing.
+    """
 
     packs: tuple[tuple[Piece, ...], ...]
     warnings: tuple[str, ...]
     listing: Listing
+    notes: tuple[str, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -76,7 +81,8 @@ def plan_read(options: Options) -> ReadPlan:
         include_snapshots=options.include_snapshots,
         strict=options.mode == "FAILFAST",
     )
-    ranges, warnings = resolve_ranges(listing, options)
+    choice = choose_copies(listing.partitions, options)
+    ranges, warnings = resolve_ranges(listing, options, choice.limits)
     size = sum(file.size for found in ranges for file in found.files)
     max_split = options.max_split_bytes
     if options.min_partitions is not None:
@@ -87,7 +93,7 @@ def plan_read(options: Options) -> ReadPlan:
         pieces += [Piece(split, _selection(split.file, found.selection)) for split in splits]
     packs = _pack(pieces, options, max_split)
     problems = (*listing.problems, *warnings)
-    return ReadPlan(packs, problems, listing)
+    return ReadPlan(packs, problems, listing, choice.notes)
 
 
 def read_splits(

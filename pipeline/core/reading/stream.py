@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from pipeline.core.errors import BadInputError, CorruptSegmentError, DataLossError
+from pipeline.core.reading.copies import longest, unknown_watermark
 from pipeline.core.reading.discovery import Listing, PartitionFiles, SegmentFile, discover
 from pipeline.core.reading.log_positions import (
     Boundary,
@@ -122,22 +123,19 @@ def replicas(options: Options) -> dict[tuple[str, int], Replica]:
         if found.segments and options.wants(found.topic, found.partition):
             grouped.setdefault((found.topic, found.partition), []).append(found)
     committed: dict[int, int] = {}
-    if options.inspect and options.up_to == "hw":
+    if options.inspect and options.ends_at_high_watermark:
         committed = ask_nodes(options.inspect, listing.cluster_id)
     chosen = {}
     for key, every in grouped.items():
         limit, copies = None, every
-        if options.up_to == "hw" and committed and key[0] == METADATA_TOPIC_NAME:
+        if options.ends_at_high_watermark and committed and key[0] == METADATA_TOPIC_NAME:
             limit, copies = watermark_of_nodes(every, committed)
-        elif options.up_to == "hw":
+        elif options.ends_at_high_watermark:
             limit, copies = committed_copies(every)
             if limit is None:
-                raise BadInputError(
-                    f"{copies[0].directory}: no high watermark is known from these files;"
-                    " upTo=logEnd reads to the end, also what may be truncated later"
-                )
-        ends = [(files, *_readable_end(files, limit, options)) for files in copies]
-        files, end, committed_end = max(ends, key=lambda one: one[1].offset)
+                raise unknown_watermark(copies[0])
+        files = longest(copies, limit)
+        end, committed_end = _readable_end(files, limit, options)
         if options.mode == "FAILFAST" and (committed_end is None or end.offset < committed_end):
             _check_tail(files, end, options)
         chosen[key] = Replica(files, end)

@@ -216,6 +216,7 @@ def log_options(choice: LogChoice, end: int | None = None) -> Options:
     return parse_options(
         {
             "path": choice.partition.directory,
+            "replicas": "all",  # one was chosen, with its end
             "subscribe": METADATA_TOPIC_NAME,
             "startingOffsets": msgspec.json.encode(ranges).decode(),
             "endingOffsets": msgspec.json.encode(stop).decode(),
