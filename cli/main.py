@@ -51,6 +51,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "completion": ("cli.completion", "completion for bash, zsh, fish"),
     "jepsen": ("cli.jepsen", "judge whether recorded histories are linearizable"),
+    "pipeline": ("cli.pipeline", "jobs over log directories: history, audit, export, ..."),
     "sim": ("cli.sim", "run simulated clusters with faults and check their invariants"),
 }
 # commands whose exit code 1 is a verdict -> codes without one: (wrong command line, other failure)

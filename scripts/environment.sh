@@ -91,13 +91,14 @@ ensure_packages() {
 # ensure_environment EXTRAS [PYTHON]: $VENV exists and holds the project with these extras ("" for
 # none).
 ensure_environment() {
-    local wanted="${1:-}" ready
+    local wanted="${1:-}" ready takes="under a minute"
     PYTHON="$VENV/bin/python"
     ready="$VENV/.ready-${wanted//,/-}"
     if [ -x "$PYTHON" ] && [ "$(cat "$ready" 2>/dev/null)" = "$(environment_fingerprint)" ]; then
         return 0
     fi
-    echo "kraftline: installing into ${VENV##*/} (once; under a minute)" >&2
+    case ",$wanted," in *,spark,*) takes="Spark is some 800 MB, so minutes" ;; esac
+    echo "kraftline: installing into ${VENV##*/} (once; $takes)" >&2
     [ -x "$PYTHON" ] || make_venv "${2:-}"
     install_project "$wanted"
     environment_fingerprint >"$ready"

@@ -1,10 +1,12 @@
 """`compaction`: bytes that cleaning would free, per segment, and segments that retention deletes.
 
-Partitions are those in a cleaner's checkpoint (cleaner-offset-checkpoint) and Kafka's compacted
-internal topics; others are named with --subscribe. Sizes after cleaning are exact for batches that
+Partitions are those of topics in a cleaner's checkpoint (cleaner-offset-checkpoint) and of Kafka's
+compacted internal topics; others, which may be compacted and never cleaned yet, are named with
+--subscribe; stderr lists them. Sizes after cleaning are exact for batches that
 stay whole or are removed, and in proportion to the kept records for the others.
 """
 
+import sys
 import time
 from argparse import ArgumentParser
 from pathlib import Path
@@ -24,6 +26,7 @@ from wire.types import METADATA_TOPIC_NAME
 
 NAME: Final = "compaction"
 INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+_SHOWN: Final = 10  # topics on a line for people
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -76,6 +79,7 @@ def run(config: JobConfig) -> JobResult:
             Path(arguments.report).mkdir(parents=True, exist_ok=True)
             rows = [msgspec.structs.asdict(row) for plan in plans for row in plan.rows]
             compaction_picture(rows, Path(arguments.report))
+            sys.stderr.write(f"report: {Path(arguments.report).absolute()}\n")
     return publication.result
 
 
@@ -86,7 +90,7 @@ def wanted_partitions(inputs: tuple[str, ...], subscribe: str | None) -> list[Pa
         BadInputError: there is none.
     """
     if subscribe:
-        data = _data_partitions(inputs)
+        data = data_partitions(inputs)
         names = {name.strip() for name in subscribe.split(",")}
         found = [one for one in data if one.topic in names]
         missing = names - {one.topic for one in found}
@@ -95,21 +99,29 @@ def wanted_partitions(inputs: tuple[str, ...], subscribe: str | None) -> list[Pa
                 f"{', '.join(inputs)}: no partition of {', '.join(sorted(missing))}"
             )
         return found
-    found = known_partitions(inputs)
+    data = data_partitions(inputs)
+    found = known_partitions(data)
     if not found:
         raise BadInputError(
             f"{', '.join(inputs)}: no partition is known as compacted; name topics with --subscribe"
         )
+    left = sorted({one.topic for one in data} - {one.topic for one in found})
+    if left:
+        named = ", ".join(left[:_SHOWN]) + (f" and {len(left) - _SHOWN} more topics"
+                                            if len(left) > _SHOWN else "")  # fmt: skip
+        sys.stderr.write(f"not planned, no cleaner's checkpoint names them: {named};"
+                         " --subscribe plans topics that are compacted\n")  # fmt: skip
     return found
 
 
-def known_partitions(inputs: tuple[str, ...]) -> list[PartitionFiles]:
-    """Copies of the partitions that are known as compacted."""
-    found = _data_partitions(inputs)
-    return [one for one in found if one.is_cleaned or one.topic in INTERNAL_TOPICS]
+def known_partitions(data: list[PartitionFiles]) -> list[PartitionFiles]:
+    """Copies of all partitions of the topics that are known as compacted."""
+    cleaned = {one.topic for one in data if one.is_cleaned} | set(INTERNAL_TOPICS)
+    return [one for one in data if one.topic in cleaned]
 
 
-def _data_partitions(inputs: tuple[str, ...]) -> list[PartitionFiles]:
+def data_partitions(inputs: tuple[str, ...]) -> list[PartitionFiles]:
+    """Copies of all partitions with segments, without the metadata log."""
     listing = discover(inputs)
     return [p for p in listing.partitions if p.segments and p.topic != METADATA_TOPIC_NAME]
 

@@ -109,7 +109,10 @@ def publish_version(output: Path, folder: Path) -> None:
 
 def _check(output: Path, *, overwrite: bool) -> None:
     if (output / SUCCESS_NAME).exists() and not overwrite:
-        raise BadInputError(f"{output} holds a finished run; name another folder or --overwrite")
+        raise BadInputError(
+            f"{output} holds a finished run; go on with it by --append, name another folder, or"
+            " --overwrite"
+        )
     known = {TEMPORARY_NAME, VERSIONS_NAME, LOCK_NAME, CURRENT_NAME, _NEXT_NAME}
     foreign = [
         entry.name for entry in output.iterdir() if entry.name not in known and not _is_ours(entry)

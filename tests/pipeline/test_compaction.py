@@ -16,7 +16,7 @@ from pipeline.jobs import job
 from pipeline.jobs.compaction import plan_all, plan_one, wanted_partitions
 from pipeline.jobs.compaction_plan import Policy, offset_map
 from tests.pipeline.compaction_by_hand import plan_by_hand, retention_by_hand
-from tests.pipeline.segments import TIME_MS, batch, marker
+from tests.pipeline.segments import TIME_MS, batch, marker, write_partition
 from tests.selection import thinned
 from wire.batches.compression import Codec
 
@@ -275,6 +275,29 @@ def test_partitions_nobody_compacts_must_be_named(tmp_path):
         wanted_partitions((str(root),), None)
     with pytest.raises(BadInputError, match="no partition of nothing"):
         wanted_partitions((str(root),), "orders,nothing")
+
+
+def test_all_partitions_of_a_topic_that_was_cleaned_are_planned_and_others_named(tmp_path, capsys):
+    for node, cleaned in (("n1", "orders 0 2"), ("n2", "")):
+        for name in ("orders-0", "orders-1", *(f"t{n:02}-0" for n in range(12))):
+            write_partition(tmp_path / node, [batch(0)], name=name)
+        if cleaned:
+            (tmp_path / node / "cleaner-offset-checkpoint").write_text(f"0\n1\n{cleaned}\n")
+    found = wanted_partitions((str(tmp_path),), None)
+    assert [(one.topic, one.partition) for one in found] == [
+        ("orders", 0), ("orders", 0), ("orders", 1), ("orders", 1),
+    ]  # fmt: skip
+    named = ", ".join(f"t{n:02}" for n in range(10))
+    assert capsys.readouterr().err == (
+        f"not planned, no cleaner's checkpoint names them: {named} and 2 more topics;"
+        " --subscribe plans topics that are compacted\n"
+    )
+    wanted_partitions((str(tmp_path),), "orders")
+    (tmp_path / "n1" / "cleaner-offset-checkpoint").write_text(
+        "0\n13\norders 0 2\n" + "".join(f"t{n:02} 0 0\n" for n in range(12))
+    )
+    assert len(wanted_partitions((str(tmp_path),), None)) == 28
+    assert capsys.readouterr().err == ""
 
 
 def test_planning_in_this_process_has_lines_of_progress(tmp_path, capsys, monkeypatch):

@@ -31,7 +31,6 @@ from pipeline.jobs.history.input import (
     scan_pieces,
     transactions_of,
 )
-from pipeline.jobs.history.page import write_page
 from tests.pipeline.local_fold import fold_here
 from tests.pipeline.metadata_histories import RandomLog, write_metadata_log
 from tests.pipeline.segments import batch
@@ -269,9 +268,11 @@ def test_min_isr_of_topics_and_of_the_cluster(tmp_path):
     assert min_isr_ranges([tmp_path]) == [("orders", 5, None, 2), ("", 5, None, 1)]
 
 
-def test_the_page_and_its_pictures(tmp_path):
+def test_the_page_and_its_pictures(tmp_path, capsys):
     page = tmp_path / "page"
-    write_page(None, finished(tmp_path / "h"), str(page), [str(LOGS)])
+    root = finished(tmp_path / "h")
+    assert main(["history", "--input", str(root), "--report", str(page), "--logs", str(LOGS)]) == 0
+    assert f"report: {page}/index.html\n" in capsys.readouterr().err
     names = ["append_lag", "batch_sizes", "compaction", "leaders", "under_replication"]
     assert sorted(path.name for path in page.iterdir()) == sorted(
         ["index.html", *(f"{n}.csv" for n in names), *(f"{n}.png" for n in names)]

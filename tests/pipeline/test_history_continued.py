@@ -93,6 +93,8 @@ def test_another_cluster(fed, log):
     write_metadata_log(root, log.content)
     write_cluster(root, "elsewhere")
     refused(root, out, BadInputError, "elsewhere.*archive.* here")
+    write_metadata_log(root, log.content[: len(log.content) // 8])  # ends before the archive
+    refused(root, out, BadInputError, "elsewhere.*archive.* here")
 
 
 def test_a_copy_that_does_not_tell_its_cluster_goes_on_and_the_archive_remembers(fed, log):

@@ -145,6 +145,22 @@ class Archive:
                 kept = on if self.counters[name] else off
                 raise BadInputError(f"{self.name} {kept}; {flag} must be as when it began")
 
+    def check_cluster(self, given: str, cluster_id: str | None) -> None:
+        """Refuse what is of another cluster, where both say of which they are.
+
+        Args:
+            given: the input, for the message.
+            cluster_id: what it says.
+
+        Raises:
+            BadInputError: another cluster; the text has both ids.
+        """
+        known = self.log.cluster_id
+        if None not in (known, cluster_id) and cluster_id != known:
+            raise BadInputError(
+                f"{given} is of cluster {cluster_id}, the archive {self.name} is of cluster {known}"
+            )
+
     def check(self, choice: LogChoice) -> LogChoice:
         """Refuse a log that is not the archive's; `choice.start` is the end of the archive.
 
@@ -153,16 +169,11 @@ class Archive:
             that have not agreed in an earlier run.
 
         Raises:
-            BadInputError: another cluster, or nothing identifies the log.
+            BadInputError: nothing identifies the log.
             DataLossError: another batch at the place of the archive's last one.
         """
         given, known = choice.partition.directory, self.log
-        is_named = None not in (known.cluster_id, choice.cluster_id)
-        if is_named and choice.cluster_id != known.cluster_id:
-            raise BadInputError(
-                f"{given} is of cluster {choice.cluster_id}, the archive {self.name} is of cluster"
-                f" {known.cluster_id}"
-            )
+        is_named = None not in (known.cluster_id, choice.cluster_id)  # then by the same id
         last = None if known.last is None else batch_before(choice.partition, choice.start)
         if last not in (None, known.last):
             assert last is not None

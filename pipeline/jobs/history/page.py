@@ -19,7 +19,7 @@ from pipeline import pictures
 from pipeline.core.reading.discovery import PartitionFiles, discover
 from pipeline.core.reading.opening import open_segment
 from pipeline.core.records.batches import BatchTable, scan
-from pipeline.jobs.compaction import known_partitions, plan_one
+from pipeline.jobs.compaction import data_partitions, known_partitions, plan_one
 from pipeline.jobs.history import figures as history_figures
 from pipeline.jobs.history.figures import Facts
 from pipeline.jobs.history.packed_lists import Numbers
@@ -176,7 +176,7 @@ def _headers(partition: PartitionFiles) -> Iterator[BatchTable]:
 
 
 def _compaction(inputs: Sequence[str], session: Callable[[], Any] | None) -> list[Row]:
-    partitions = known_partitions(tuple(inputs))
+    partitions = known_partitions(data_partitions(tuple(inputs)))
     now_ms = int(datetime.now(UTC).timestamp() * 1000)
     rows = []
     for one in partitions:

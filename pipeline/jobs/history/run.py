@@ -13,6 +13,7 @@ after days, so an archive must be fed before that.
 
 import os
 import shutil
+import sys
 import tempfile
 import time
 from argparse import ArgumentParser
@@ -25,6 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.core.errors import BadInputError
+from pipeline.core.reading.discovery import discover
 from pipeline.core.reading.options import Options
 from pipeline.core.reading.reader import Piece, plan_read
 from pipeline.jobs.history import query as history_query
@@ -116,10 +118,12 @@ def run(config: JobConfig) -> JobResult:
         )
         history_query.print_answer(answer, as_json=config.as_json)
     if arguments.report:
-        from pipeline.jobs.history.page import write_page  # noqa: PLC0415  # needs matplotlib
+        from pipeline.jobs.history import page  # noqa: PLC0415  # needs matplotlib
 
         logs = config.inputs if finished is None else None
-        write_page(lambda: config.session(NAME), root, arguments.report, arguments.logs or logs)
+        logs = arguments.logs or logs
+        page.write_page(lambda: config.session(NAME), root, arguments.report, logs)
+        sys.stderr.write(f"report: {Path(arguments.report, page.PAGE_NAME).absolute()}\n")
     return result
 
 
@@ -160,12 +164,15 @@ def build(config: JobConfig) -> JobResult:
     if config.arguments.append and config.output is not None:
         base = current_version(config.output)
     before = history_query.archive_end(base)
-    choice = choose_log(config.inputs, before)
     archive = None
     if before is not None:
         assert base is not None
         archive = Archive(base, str(config.output))
         archive.check_flags(config.arguments)
+        # the log of another cluster need not have the next offset
+        archive.check_cluster(", ".join(config.inputs), discover(config.inputs).cluster_id)
+    choice = choose_log(config.inputs, before)
+    if archive is not None:
         choice = archive.check(choice)
     check_snapshots(choice)
     packs = _packs(log_options(choice))
