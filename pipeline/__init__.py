@@ -5,13 +5,22 @@ spark = pipeline.session()            # or any session: pipeline.register(spark)
 spark.read.format("kraft-log").load("DIR").show()
 """
 
+import sys
 from typing import Any
 
 
 def register(spark: Any) -> Any:
-    """Register the format `kraft-log` with a session and return the session."""
-    from pipeline.sources.kraft_log import KraftLogDataSource  # noqa: PLC0415  # needs pyspark
+    """Register the format `kraft-log` with a session and return the session.
 
+    Workers on this machine run this process' Python if their own lacks the project; where they are
+    elsewhere and nobody chose their Python, stderr has the line for the configuration.
+    """
+    from pipeline.sources.kraft_log import KraftLogDataSource  # noqa: PLC0415  # needs pyspark
+    from pipeline.worker_python import use_own_python  # noqa: PLC0415
+
+    advice = use_own_python(spark)  # before the format: it is sent with the Python to run
+    if advice is not None:
+        sys.stderr.write(f"kraft-log: {advice}\n")
     spark.dataSource.register(KraftLogDataSource)
     return spark
 
