@@ -4,10 +4,10 @@ A session that was made in an environment that is not activated, as every Jupyte
 its workers run `python3` of PATH, which lacks the project: each task ends with ModuleNotFoundError.
 """
 
-import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any, Final
 
 from pipeline.spark_session import is_local
@@ -41,8 +41,11 @@ def use_own_python(spark: Any) -> str | None:
 def is_own(python: str) -> bool:
     """Return True if a command starts the interpreter of this process."""
     found = shutil.which(python)
-    # not the files behind links: environments link to the interpreter they were made from
-    return found is not None and os.path.abspath(found) == sys.executable  # noqa: PTH100
+    if found is None:
+        return False
+    # not only the file behind a link: environments link to the interpreter they were made from
+    here, there = Path(sys.executable), Path(found).absolute()
+    return there.parent == here.parent and there.resolve() == here.resolve()
 
 
 def has_project(python: str) -> bool:

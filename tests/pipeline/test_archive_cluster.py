@@ -16,7 +16,9 @@ from pipeline.jobs.history.continuation import (
 def archive(root: Path, cluster_id: str | None) -> Archive:
     (root / STATE_NAME).mkdir()
     write_archived_log(root / STATE_NAME, ArchivedLog(cluster_id))
-    (root / "run.json").write_text('{"counters": {"start_offset": 0, "end_offset": 9, "log_end_offset": 9}}')
+    (root / "run.json").write_text(
+        '{"counters": {"start_offset": 0, "end_offset": 9, "log_end_offset": 9}}'
+    )
     (root / "_SUCCESS").touch()
     return Archive(root, "A")
 

@@ -298,6 +298,9 @@ def test_all_partitions_of_a_topic_that_was_cleaned_are_planned_and_others_named
     )
     assert len(wanted_partitions((str(tmp_path),), None)) == 28
     assert capsys.readouterr().err == ""
+    write_partition(tmp_path / "n2", [batch(0)], name="users-0")
+    wanted_partitions((str(tmp_path),), None)
+    assert "names them: users; --subscribe" in capsys.readouterr().err
 
 
 def test_planning_in_this_process_has_lines_of_progress(tmp_path, capsys, monkeypatch):

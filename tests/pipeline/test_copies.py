@@ -11,7 +11,9 @@ from pipeline.core.reading.stream import replicas
 from tests.pipeline.segments import batch, write_high_watermark, write_partition
 
 
-def write_node(root: Path, node: int, end: int, watermark: int | None = None, first: int = 0):
+def write_node(
+    root: Path, node: int, end: int, watermark: int | None = None, first: int = 0
+) -> Path:
     home = root / f"n{node}"
     write_partition(home, [batch(at) for at in range(first, end)], base_offset=first)
     (home / "meta.properties").write_text(f"version=1\ncluster.id=c\nnode.id={node}\n")

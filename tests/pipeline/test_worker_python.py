@@ -49,6 +49,19 @@ def test_workers_elsewhere_keep_theirs_and_the_line_is_said(
         assert spark.sparkContext.pythonExec == python
 
 
+def test_an_activated_environment_is_right_for_any_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+    assert use_own_python(session("python3", "spark://h:7077")) is None
+
+
+def test_another_program_beside_it_is_not_this_one(tmp_path: Path, monkeypatch) -> None:
+    own = program(tmp_path / "python", "exit 1")
+    other = program(tmp_path / "python3", "exit 0")
+    monkeypatch.setattr(sys, "executable", own)
+    assert is_own(own)
+    assert not is_own(other)
+
+
 def test_a_session_of_spark_connect_says_nothing() -> None:
     assert use_own_python(object()) is None
 
