@@ -80,6 +80,7 @@ def _main(arguments: Sequence[str]) -> int:
         as_json=parsed.json,
         dry_run=parsed.dry_run,
         overwrite=parsed.overwrite,
+        verbose=parsed.verbose,
         arguments=parsed,
     )
     try:
@@ -136,6 +137,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--conf", action="append", default=[], type=_setting, metavar="KEY=VALUE",
                         help="a setting of Spark; may be given several times")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="results and progress as JSON")
+    parser.add_argument("--verbose", action="store_true", help="also what Spark itself writes")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be read")
     parser.add_argument("--overwrite", action="store_true", help="replace a finished run")
 

@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,6 +56,26 @@ def make_session(name: str, master: str | None, conf: dict[str, str]) -> Any:
         raise BadInputError(_refusal(chosen, str(error))) from error
     made.sparkContext.setLogLevel("ERROR")
     return made
+
+
+@contextmanager
+def without_noise(*, verbose: bool) -> Iterator[None]:
+    """Start Spark's JVM in the block with nowhere to write its warnings to, unless verbose.
+
+    The JVM and the workers keep that for their lives; this process' stderr is as before after it.
+    """
+    if verbose or is_submitted():  # with spark-submit the JVM runs already
+        yield
+        return
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with Path(os.devnull).open("w") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _refusal(master: str, text: str) -> str:

@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import platform
+import re
 import resource
 import shutil
 import sys
@@ -34,6 +35,10 @@ RUN_NAME: Final = "run.json"
 TEMPORARY_NAME: Final = "_tmp"
 _LOCK_SUFFIX: Final = ".lock"
 PROGRESS_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 0.2  # between two looks at the tasks that failed
+_ERRORS_MAX: Final = 100  # tasks of a stage whose errors are read
+_FILE_ERROR: Final = re.compile(r"^\w+Error: \[Errno \d+\] (.+): '(.+)'$", re.MULTILINE)
+_MODULE_ERROR: Final = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'", re.MULTILINE)
 # Below this size a job runs in this process unless Spark is requested.
 SPARK_BYTES_MIN: Final = 1 << 30
 
@@ -50,6 +55,7 @@ class JobConfig(msgspec.Struct, frozen=True, kw_only=True):
     as_json: bool = False
     dry_run: bool = False
     overwrite: bool = False
+    verbose: bool = False  # what Spark itself writes
     arguments: Namespace = Namespace()  # never written to
 
     def session(self, job: str) -> Any:
@@ -59,8 +65,13 @@ class JobConfig(msgspec.Struct, frozen=True, kw_only=True):
             BadInputError: Spark or Java is missing.
         """
         import pipeline  # noqa: PLC0415  # the package imports this module's siblings
+        from pipeline.spark_session import make_session, without_noise  # noqa: PLC0415
 
-        return pipeline.session(f"kraftline {job}", self.master, self.conf)
+        with without_noise(verbose=self.verbose):
+            spark = make_session(f"kraftline {job}", self.master, self.conf)
+        if not self.verbose:
+            spark.sparkContext.setLogLevel("OFF")
+        return pipeline.register(spark)
 
 
 class JobResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,6 +237,11 @@ class Progress:
             self._bytes = max(self._bytes, int(self._planned_bytes * share))
         return self._done, self._tasks, self._bytes
 
+    def stop_at_damage(self) -> tuple[str, ...]:
+        """Cancel Spark's work if a task met bad data: what it said, once, else nothing."""
+        reason = None if self._stages is None else self._stages.stop_at_damage()
+        return () if reason is None else (reason,)
+
     def line(self, seconds: float, *, as_json: bool) -> str:
         """Format one line for a person or a machine, after so many seconds."""
         done, total, read = self.figures()
@@ -238,6 +254,8 @@ class _Stages:
     """Tasks of all of Spark's stages since it was made, including ended stages."""
 
     def __init__(self, spark: Any) -> None:
+        self._context = spark.sparkContext
+        self._failed: dict[int, int] = {}
         self._tracker = spark.sparkContext.statusTracker()
         self._group = spark.sparkContext.getLocalProperty("spark.jobGroup.id")
         self._before = set(self._tracker.getJobIdsForGroup(self._group))
@@ -258,12 +276,41 @@ class _Stages:
             total for _, total in self._known.values()
         )
 
+    def stop_at_damage(self) -> str | None:
+        """Cancel everything if a task met bad data, and return what it said; None without any.
+
+        Spark would run the task three times more, with the same end.
+        """
+        for job in set(self._tracker.getJobIdsForGroup(self._group)) - self._before:
+            info = self._tracker.getJobInfo(job)
+            for stage_id in () if info is None else info.stageIds:
+                stage = self._tracker.getStageInfo(stage_id)
+                failed = 0 if stage is None else stage.numFailedTasks
+                if failed <= self._failed.get(stage_id, 0):
+                    continue
+                self._failed[stage_id] = failed
+                for text in self._errors(stage_id, stage.currentAttemptId):
+                    reason = data_error(text)
+                    if reason is not None:
+                        self._context.cancelAllJobs()
+                        return reason
+        return None
+
+    def _errors(self, stage_id: int, attempt: int) -> Iterator[str]:
+        """Texts of the failed tasks of a stage, which pyspark's tracker does not have."""
+        store = self._context._jsc.sc().statusStore()  # noqa: SLF001
+        tasks = store.taskList(stage_id, attempt, _ERRORS_MAX)
+        for index in range(tasks.size()):
+            message = tasks.apply(index).errorMessage()
+            if message.isDefined():
+                yield str(message.get())
+
 
 @contextmanager
 def progress(
     spark: Any, planned_bytes: int, *, tasks: int = 0, as_json: bool = False
 ) -> Iterator[Progress]:
-    """Run a block of work, with a line on stderr every five seconds.
+    """Run a block of work, with a line on stderr every five seconds; bad data ends it at once.
 
     Args:
         spark: the session that works; None if this process works and calls `Progress.step`.
@@ -277,14 +324,22 @@ def progress(
     over = threading.Event()
     started = time.monotonic()
     shown = Progress(planned_bytes, tasks, spark)
+    damage: list[str] = []
 
     def watch() -> None:
-        while not over.wait(PROGRESS_SECONDS):
+        next_line = PROGRESS_SECONDS
+        while not over.wait(min(_LOOK_SECONDS, PROGRESS_SECONDS)):
+            seconds = time.monotonic() - started
             try:
-                line = shown.line(time.monotonic() - started, as_json=as_json)
+                damage.extend(shown.stop_at_damage())
+                if damage:
+                    return
+                line = shown.line(seconds, as_json=as_json) if seconds >= next_line else None
             except Exception:  # noqa: BLE001  # Spark is gone: its caller reports it
                 return
-            sys.stderr.write(line + "\n")
+            if line is not None:
+                next_line += PROGRESS_SECONDS
+                sys.stderr.write(line + "\n")
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
@@ -292,6 +347,7 @@ def progress(
         yield shown
     except Exception as error:
         reason = None if spark is None else data_error(str(error))
+        reason = next(iter(damage), reason)
         if reason is None:
             raise
         raise BadInputError(reason) from error
@@ -301,13 +357,27 @@ def progress(
 
 
 def data_error(text: str) -> str | None:
-    """Find a data error, or a full disk, in Spark's text about a failed task; None without one."""
+    """Find what the user can mend in Spark's text about a failed task; None without any.
+
+    That is bad data, a file that cannot be used, a full disk, a Python without this project.
+    """
     for kind in (CorruptSegmentError, BadInputError, DataLossError):
         _, found, rest = text.partition(f"{kind.__module__}.{kind.__name__}: ")
         if found:
             return rest.partition("\n")[0]
     full = os.strerror(errno.ENOSPC)
-    return full if full in text else None
+    if full in text:
+        return full
+    file = _FILE_ERROR.search(text)
+    if file is not None:
+        return f"{file[2]}: {file[1]}"
+    module = _MODULE_ERROR.search(text)
+    if module is None:
+        return None
+    return (
+        f"the Python of the workers has no module {module[1]}; --conf"
+        " spark.pyspark.python=PATH names one that has this project"
+    )
 
 
 def progress_line(

@@ -380,3 +380,10 @@ def test_what_a_task_says_of_the_data_is_told_and_nothing_else() -> None:
     full = "OSError: [Errno 28] Error writing bytes to file. Detail: No space left on device\n\tat"
     assert data_error(full) == "No space left on device"
     assert data_error("java.lang.OutOfMemoryError: Java heap space") is None
+    denied = "Traceback:\nPermissionError: [Errno 13] Permission denied: '/in/a.log'\n\n\tat org"
+    assert data_error(denied) == "/in/a.log: Permission denied"
+    lacking = "Traceback:\nModuleNotFoundError: No module named 'pipeline'\n\n\tat org"
+    assert data_error(lacking) == (
+        "the Python of the workers has no module pipeline; --conf"
+        " spark.pyspark.python=PATH names one that has this project"
+    )

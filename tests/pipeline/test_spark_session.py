@@ -1,5 +1,6 @@
 """Settings of a session by its master URL, without Spark."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from pipeline import cli
 from pipeline.jobs import export
 from pipeline.jobs.job import JobConfig, JobResult
-from pipeline.spark_session import _refusal, default_conf, is_local, with_attempts
+from pipeline.spark_session import _refusal, default_conf, is_local, with_attempts, without_noise
 
 
 @pytest.mark.parametrize(
@@ -80,3 +81,17 @@ def test_a_master_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch)
         " (does a master of Spark 4.3.0 answer there?)"
     )
     assert _refusal("local[0]", "no\n") == "Spark does not start with master local[0]: no"
+
+
+@pytest.mark.parametrize(
+    ("verbose", "expected"), [(False, "before after"), (True, "before in after")]
+)
+def test_what_a_start_writes_is_left_out(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, verbose: bool, expected: str
+) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    os.write(2, b"before ")
+    with without_noise(verbose=verbose):
+        os.write(2, b"in ")
+    os.write(2, b"after")
+    assert capfd.readouterr().err == expected
