@@ -9,6 +9,7 @@ import importlib
 import json
 import logging
 import os
+import re
 import sys
 import time
 import traceback
@@ -25,6 +26,7 @@ CLEAN: Final = 0
 FINDINGS: Final = 1
 BAD_INPUT: Final = 2
 INTERNAL: Final = 3
+_WORD_MAX: Final = 300
 INTERRUPTED: Final = 130  # as a shell has it
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # job -> its module and its description
@@ -64,9 +66,9 @@ def _is_no_gateway(record: logging.LogRecord) -> bool:
 
 
 def _main(arguments: Sequence[str]) -> int:
+    parsed, module = _parse(arguments)
     from pipeline.jobs.job import JobConfig  # noqa: PLC0415  # needs numpy
 
-    parsed, module = _parse(arguments)
     if not is_local(parsed.master):
         _make_absolute(parsed)
     config = JobConfig(
@@ -86,7 +88,7 @@ def _main(arguments: Sequence[str]) -> int:
     try:
         result: JobResult = module.run(config)
     except (BadInputError, DataLossError, CorruptSegmentError) as error:
-        sys.stderr.write(f"pipeline {parsed.job}: {error}\n")
+        sys.stderr.write(f"pipeline {parsed.job}: {_short(str(error))}\n")
         return BAD_INPUT
     except KeyboardInterrupt:
         sys.stderr.write(f"pipeline {parsed.job}: interrupted\n")
@@ -96,12 +98,17 @@ def _main(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001  # last resort: report it with its own exit code
         text = _system_error(error, parsed.output)
         if text is not None:
-            sys.stderr.write(f"pipeline {parsed.job}: {text}\n")
+            sys.stderr.write(f"pipeline {parsed.job}: {_short(text)}\n")
             return BAD_INPUT
         sys.stderr.write(f"pipeline {parsed.job}: internal error\n{traceback.format_exc()}")
         return INTERNAL
     _show(parsed.job, result, as_json=parsed.json)
     return FINDINGS if result.findings else CLEAN
+
+
+def _short(text: str) -> str:
+    """The text without the rest of any word that is longer than a path people have."""
+    return re.sub(rf"(\S{{{_WORD_MAX}}})\S+", r"\1...", text)
 
 
 def _system_error(error: Exception, output: str | None) -> str | None:
@@ -120,10 +127,11 @@ def _parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, Any]:
     jobs = parser.add_subparsers(dest="job", required=True, metavar="JOB")
     modules = {}
     for name, (path, text) in JOBS.items():
-        modules[name] = importlib.import_module(path)
         job = jobs.add_parser(name, help=text, description=text, allow_abbrev=False)
         _add_common(job)
-        modules[name].add_arguments(job)
+        if not arguments or name == arguments[0]:  # others take a second to load
+            modules[name] = importlib.import_module(path)
+            modules[name].add_arguments(job)
     parsed = parser.parse_args(arguments)
     return parsed, modules[parsed.job]
 

@@ -21,9 +21,12 @@ class Spark:
         tasks = [SimpleNamespace(errorMessage=lambda m=m: m) for m in messages]
         listed = SimpleNamespace(size=lambda: len(tasks), apply=lambda index: tasks[index])
         self.asked: list[tuple[int, int]] = []
-        store = SimpleNamespace(
-            taskList=lambda stage, attempt, _: self.asked.append((stage, attempt)) or listed
-        )
+
+        def asked(stage: int, attempt: int, _count: int) -> SimpleNamespace:
+            self.asked.append((stage, attempt))
+            return listed
+
+        store = SimpleNamespace(taskList=asked)
         failed = sum(error is not None for error in errors)
         stage = SimpleNamespace(numFailedTasks=failed, currentAttemptId=2, numCompletedTasks=0,
                                 numTasks=4)  # fmt: skip

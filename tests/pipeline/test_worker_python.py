@@ -1,4 +1,4 @@
-"""Which Python workers run, by what the session says, without Spark."""
+"""The Python that workers run, by what the session says, without Spark."""
 
 import sys
 from pathlib import Path
@@ -54,7 +54,9 @@ def test_an_activated_environment_is_right_for_any_workers(monkeypatch: pytest.M
     assert use_own_python(session("python3", "spark://h:7077")) is None
 
 
-def test_another_program_beside_it_is_not_this_one(tmp_path: Path, monkeypatch) -> None:
+def test_another_program_beside_it_is_not_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = program(tmp_path / "python", "exit 1")
     other = program(tmp_path / "python3", "exit 0")
     monkeypatch.setattr(sys, "executable", own)
