@@ -139,15 +139,19 @@ class Session(asyncio.Protocol):
         self._transport.write(frame)
 
     async def ask_raw(self, frame: bytes) -> bytes:
-        """Send a request and wait for the answer."""
+        """Send a request and wait for the answer; one that comes too late is dropped."""
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        def came(frame: bytes) -> None:
+            if not answer.done():  # who asked was cancelled, or waits no longer
+                answer.set_result(frame)
 
         def lost() -> None:
             if not answer.done():
                 answer.set_exception(ConnectionError("the server closed the connection"))
 
         self._on_lost = lost
-        self.send(frame, answer.set_result)
+        self.send(frame, came)
         return await asyncio.wait_for(answer, TIMEOUT_S)
 
     async def ask(self, api_key: int, body: Any, version: int | None = None) -> Any:

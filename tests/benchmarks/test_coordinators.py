@@ -74,6 +74,22 @@ def test_who_waits_when_the_connection_ends_is_told() -> None:
         asyncio.run(lost())
 
 
+def test_an_answer_behind_the_time_of_who_asked_is_dropped_and_the_next_is_its_own() -> None:
+    async def late() -> bytes:
+        made, _ = session()
+        asked = asyncio.ensure_future(made.ask_raw(b"asked"))
+        await asyncio.sleep(0)
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
+        made.data_received(b"\0\0\0\4late")
+        asked = asyncio.ensure_future(made.ask_raw(b"again"))
+        await asyncio.sleep(0)
+        made.data_received(b"\0\0\0\5again")
+        return await asked
+
+    assert asyncio.run(late()) == b"again"
+
+
 def test_one_request_is_under_way_at_a_time() -> None:
     made, _ = session()
     made.send(b"one", lambda _: None)
