@@ -53,7 +53,7 @@ class Reply:
         self.begun: Begun | None = None
         self.answered_ns = 0
         self.running: Running | None = None
-        """The pieces that the call was cut into last."""
+        """The pieces that the call was cut into last; None behind the last of them."""
         self.throttle_ms = 0
 
     def __call__(self, parts: Sequence[Part] | None, close_reason: str | None) -> None:

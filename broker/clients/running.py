@@ -84,6 +84,8 @@ class Running:
             piece = None
         if self.throttle is not None:
             self.throttle.handled()
-        if piece is None and self.handled is not None:
-            self.handled()
+        if piece is None:
+            self._reply.running = None  # no cycle, which only a search for garbage would free
+            if self.handled is not None:
+                self.handled()
         return piece

@@ -1,9 +1,13 @@
 """Requests that are done in pieces: one at each look, before what the connection sent later."""
 
+import gc
+
 import pytest
 
 from broker.clients.call import Call
 from broker.clients.costs import CALL_UNITS
+from broker.clients.reply import Reply
+from broker.clients.running import Running
 from broker.effects import CloseAtKernel, CloseConnection, Lane, RunWork
 from network.memory_pool import counted_bytes_of
 from network.turn_budget import TurnBudget
@@ -143,6 +147,33 @@ def test_bytes_that_cannot_be_read_close_the_connection_in_any_piece() -> None:
     front.turn()
     assert front.of(CloseConnection) == [CloseConnection(1, "cut")]
     assert len(front.front) == 0
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_request_in_pieces_leaves_nothing_for_the_search_for_garbage(is_cut: bool) -> None:
+    front = opened(1)
+
+    def cut(_: Call) -> Steps[None]:
+        yield 1
+        raise RemoteProtocolError("cut")
+
+    if is_cut:
+        front.steps = cut  # type: ignore[method-assign]
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        front.put(produce(50))
+        while front.front.is_busy:
+            front.turn()
+        front.calls.clear()
+        front.deliver()
+        front.effects.clear()
+        left = [each for each in gc.get_objects() if isinstance(each, Call | Reply | Running)]
+    finally:
+        gc.enable()
+        gc.unfreeze()
+    assert left == []
 
 
 def test_a_request_in_pieces_is_local_up_to_its_last_piece() -> None:
