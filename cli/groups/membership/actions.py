@@ -46,6 +46,7 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
     enable_auto_commit: bool = True
     auto_commit_interval_ms: int = 5_000
     metadata_max_age_ms: int = 300_000
+    request_timeout_ms: int = 30_000
 
 
 class Join(msgspec.Struct, frozen=True):

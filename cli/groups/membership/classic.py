@@ -33,6 +33,8 @@ ILLEGAL_GENERATION: Final = 22
 UNKNOWN_MEMBER_ID: Final = 25
 REBALANCE_IN_PROGRESS: Final = 27
 MEMBER_ID_REQUIRED: Final = 79
+ANSWERED_BY_SYNC: Final = frozenset({0, REBALANCE_IN_PROGRESS, *AGAIN})
+"""Codes of a heartbeat beside SyncGroup that say nothing which its answer will not say."""
 FORGOTTEN: Final = frozenset({ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID})
 NO_GENERATION: Final = -1
 
@@ -62,6 +64,8 @@ class ClassicMember:
         """Of the topics of all members, if this one leads and has asked."""
         self._assigned: frozenset[Partition] = frozenset()
         self._due_ms = 0
+        self._beat_ms = 0
+        """Time of the next heartbeat beside SyncGroup."""
 
     @property
     def generation(self) -> int:
@@ -128,6 +132,7 @@ class ClassicMember:
         self._generation = answer.generation
         self._partition_counts = None
         self._state = State.SYNCING
+        self._beat_ms = now_ms + self._config.heartbeat_interval_ms
 
     def looked_up(self, partition_counts: Mapping[str, int]) -> None:
         """The topics of the group have so many partitions; those that do not exist are not in."""
@@ -149,12 +154,29 @@ class ClassicMember:
             self._due_ms = now_ms + self._config.heartbeat_interval_ms
             self._queue.append(Assign(partitions))
 
+    def beat_ms(self) -> int | None:
+        """The time of the next heartbeat while SyncGroup waits for its answer; None otherwise."""
+        return self._beat_ms if self._state is State.SYNCING else None
+
+    def beat(self, now_ms: int) -> Heartbeat | None:
+        """The heartbeat that is due while SyncGroup waits for its answer; tell `beaten`."""
+        if self._state is not State.SYNCING or now_ms < self._beat_ms:
+            return None
+        return Heartbeat(self._member_id, self._generation)
+
+    def unheard(self, now_ms: int) -> None:
+        """A heartbeat beside SyncGroup reached no coordinator."""
+        self._beat_ms = now_ms + RETRY_BACKOFF_MS
+
     def beaten(self, code: int, now_ms: int) -> None:
         """Heartbeat was answered.
 
         Raises:
             MemberError: the member has no place.
         """
+        if self._state is State.SYNCING and code in ANSWERED_BY_SYNC:
+            self._beat_ms = now_ms + self._config.heartbeat_interval_ms
+            return
         self._due_ms = now_ms + self._config.heartbeat_interval_ms
         if code == REBALANCE_IN_PROGRESS:
             self._rejoin(now_ms)

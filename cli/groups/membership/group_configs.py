@@ -50,6 +50,7 @@ def group_config(properties: Mapping[str, str], group_id: str) -> GroupConfig:
         enable_auto_commit=flag_of(properties, "enable.auto.commit", default=True),
         auto_commit_interval_ms=number("auto.commit.interval.ms", DEFAULTS.auto_commit_interval_ms),
         metadata_max_age_ms=number("metadata.max.age.ms", DEFAULTS.metadata_max_age_ms),
+        request_timeout_ms=number("request.timeout.ms", DEFAULTS.request_timeout_ms),
     )
 
 

@@ -169,7 +169,9 @@ class GroupConsumer:
             self._do_due()
             now_ms = self._clock.now_ms()
             if self._held is not None:
-                self._await(self._held, max(0, limit_ms - now_ms))
+                beat_ms = self._beat_ms()
+                wake_ms = limit_ms if beat_ms is None else min(limit_ms, beat_ms)
+                self._await(self._held, max(0, wake_ms - now_ms))
             else:
                 due_ms = min(self._member.due_ms(), self._refresh_ms)
                 if self._unplaced:
@@ -245,10 +247,36 @@ class GroupConsumer:
         self._place()
 
     def _is_held(self) -> bool:
-        """True if a request is not answered yet."""
+        """True if a request is not answered yet; a heartbeat beside it is sent if one is due."""
         if self._held is not None:
             self._await(self._held, 0)
+        if self._held is not None:
+            self._beat(self._held)
         return self._held is not None
+
+    def _beat_ms(self) -> int | None:
+        assert isinstance(self._member, ClassicMember), "only its requests are held"
+        return self._member.beat_ms()
+
+    def _beat(self, held: HeldRequest) -> None:
+        """Send the heartbeat that is due beside a request; it ends if the member is forgotten.
+
+        Raises:
+            MemberError: the member has no place.
+        """
+        assert isinstance(self._member, ClassicMember), "only its requests are held"
+        action = self._member.beat(self._clock.now_ms())
+        if action is None:
+            return
+        try:
+            answer = self._link.ask(request_of(action, self._config))
+        except NobodyError as error:
+            self._link.tell_of_absence(error)
+            self._member.unheard(self._clock.now_ms())
+            return
+        self._tell(action, answer)
+        if self._member.beat_ms() is None:
+            self._end_held(held)
 
     def _await(self, held: HeldRequest, wait_ms: int) -> None:
         """Wait so long for the answer to a request, and tell the member of it."""

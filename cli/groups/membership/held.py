@@ -12,8 +12,6 @@ from cli.groups.membership.actions import GroupConfig, Join, Sync
 from cli.records.clients.clock import Clock
 from cli.records.clients.records_api import Pending
 
-REQUEST_TIMEOUT_MS: Final = 30_000
-"""`request.timeout.ms` of Kafka's consumer."""
 JOIN_LAPSE_MS: Final = 5_000
 """Time for an answer to JoinGroup behind the rebalance timeout."""
 
@@ -51,5 +49,5 @@ class HeldRequest:
 def timeout_ms(action: Join | Sync, config: GroupConfig) -> int:
     """Time after which the request for an action is given up."""
     if isinstance(action, Sync):
-        return REQUEST_TIMEOUT_MS
-    return max(REQUEST_TIMEOUT_MS, config.max_poll_interval_ms + JOIN_LAPSE_MS)
+        return config.request_timeout_ms
+    return max(config.request_timeout_ms, config.max_poll_interval_ms + JOIN_LAPSE_MS)

@@ -80,6 +80,25 @@ def test_heartbeats_come_at_their_interval() -> None:
     assert made.next(7010) == Heartbeat("me", 4)
 
 
+def test_heartbeats_beside_sync_group_are_of_a_member_that_has_joined() -> None:
+    made = member()
+    assert (made.beat_ms(), made.beat(9000)) == (None, None)
+    made.joined(FOLLOWED, 1000)
+    assert (made.beat_ms(), made.beat(3999)) == (4000, None)
+    assert made.beat(4000) == Heartbeat("me", 4)
+    made.unheard(4000)
+    assert (made.beat_ms(), made.beat(4099)) == (4100, None)
+    made.beaten(0, 4200)
+    assert made.beat_ms() == 7200
+    assert made.next(4200) == Sync("me", 4, "range", {}), "no beat puts it off"
+    made.synced(0, FIRST, 4300)
+    assert (made.beat_ms(), made.beat(9000)) == (None, None)
+    fenced = member()
+    fenced.joined(FOLLOWED, 1000)
+    with pytest.raises(MemberError):
+        fenced.beaten(82, 4000)
+
+
 def test_a_rebalance_revokes_everything_and_joins_with_the_same_id() -> None:
     made = stable()
     assert made.next(4000) == Heartbeat("me", 4)

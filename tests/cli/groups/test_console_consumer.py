@@ -90,11 +90,13 @@ def test_configs_that_are_taken() -> None:
     found = group_config(
         {"session.timeout.ms": "1", "heartbeat.interval.ms": "2", "max.poll.interval.ms": "3",
          "auto.commit.interval.ms": "4", "metadata.max.age.ms": "5", "group.instance.id": "i",
+         "request.timeout.ms": "6",
          "enable.auto.commit": "false", "partition.assignment.strategy": strategies}, "g",
     )  # fmt: skip
     assert found == GroupConfig(
         group_id="g", session_timeout_ms=1, heartbeat_interval_ms=2, max_poll_interval_ms=3,
         auto_commit_interval_ms=4, metadata_max_age_ms=5, group_instance_id="i",
+        request_timeout_ms=6,
         enable_auto_commit=False, assignors=("roundrobin", "range"),
     )  # fmt: skip
     other = group_config({"group.protocol": "Consumer", "group.remote.assignor": "range"}, "g")
