@@ -9,15 +9,16 @@ from typing import Any, Final
 from cli.connect import ClusterError, UnreachableError, newest
 from cli.groups.clients.descriptions import Node
 from cli.kafka_errors import exception_text
-from cli.records.clients.clock import Backoff, Clock
+from cli.records.clients.clock import Again, Clock, repeated
 from cli.records.clients.records_api import RecordsApi
 
 FIND_COORDINATOR: Final = 10
 GROUP_KEY: Final = 0
 TIMED_OUT: Final = 7
-LOADING: Final = 14
 MOVED: Final = frozenset({15, 16})
 """COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: it has to be found again."""
+AGAIN: Final = MOVED | {14}
+"""COORDINATOR_LOAD_IN_PROGRESS too."""
 BACKOFF_MS: Final = 100
 WITH_IDS: Final = 10
 """Version of OffsetFetch and OffsetCommit from which topics have ids."""
@@ -70,22 +71,24 @@ class Coordinators:
             ClusterError: the coordinator does not serve the API in such a version.
         """
         limit_ms = self._clock.now_ms() + self._timeout_ms
-        backoff = Backoff(self._clock, BACKOFF_MS)
-        while True:
+
+        def attempt() -> Any:
             try:
                 node = self.of(group, limit_ms)
                 check_version(self._api, api_key, node.id, version_min)
                 answer = self._api.call(api_key, body, node.id)
-                code = code_of(answer)
-                if code != LOADING and code not in MOVED:
-                    return answer
-                why = exception_text(code)
             except UnreachableError as error:
-                code, why = TIMED_OUT, str(error)
-            if code != LOADING:
                 self.forget(group)
-            if not backoff.wait(limit_ms):
-                raise GroupError(TIMED_OUT, f"No answer about group {group} in time: {why}")
+                return Again(str(error))
+            code = code_of(answer)
+            if code in MOVED:
+                self.forget(group)
+            return Again(exception_text(code)) if code in AGAIN else answer
+
+        answer = repeated(attempt, self._clock, BACKOFF_MS, limit_ms)
+        if isinstance(answer, Again):
+            raise GroupError(TIMED_OUT, f"No answer about group {group} in time: {answer.reason}")
+        return answer
 
     def forget(self, group: str) -> None:
         """Find the coordinator again before the next request."""
@@ -103,26 +106,31 @@ class Coordinators:
         """
         if limit_ms is None:
             limit_ms = self._clock.now_ms() + self._timeout_ms
-        backoff = Backoff(self._clock, BACKOFF_MS)
-        while group not in self._known:
-            code, message = self._find(group)
-            if code and code != LOADING and code not in MOVED:
-                raise GroupError(code, message)
-            if code and not backoff.wait(limit_ms):
-                raise GroupError(
-                    TIMED_OUT, f"No coordinator of group {group} in time: {exception_text(code)}"
-                )
-        return self._known[group]
+        node = self._known.get(group)
+        if node is not None:
+            return node
+        found = repeated(lambda: self._find(group), self._clock, BACKOFF_MS, limit_ms)
+        if isinstance(found, Again):
+            raise GroupError(TIMED_OUT, f"No coordinator of group {group} in time: {found.reason}")
+        self._known[group] = found
+        return found
 
-    def _find(self, group: str) -> tuple[int, str | None]:
-        """Ask for the coordinator: code and message of the answer."""
+    def _find(self, group: str) -> Node | Again:
+        """Ask for the coordinator once.
+
+        Raises:
+            GroupError: refused.
+        """
         request = newest(FIND_COORDINATOR).FindCoordinatorRequest(
             key_type=GROUP_KEY, coordinator_keys=(group,)
         )
         (row,) = self._api.call(FIND_COORDINATOR, request).coordinators
-        if not int(row.error_code):
-            self._known[group] = Node(int(row.node_id), str(row.host), int(row.port))
-        return int(row.error_code), row.error_message
+        code = int(row.error_code)
+        if code in AGAIN:
+            return Again(exception_text(code))
+        if code:
+            raise GroupError(code, row.error_message)
+        return Node(int(row.node_id), str(row.host), int(row.port))
 
 
 def check_version(api: RecordsApi, api_key: int, node: int, version_min: int) -> None:

@@ -1,9 +1,13 @@
 """Time of the records clients: they take it as an argument, so that tests need no waiting."""
 
 import time
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final, Protocol, TypeVar
 
+import msgspec
 from typing_extensions import override
+
+Answer = TypeVar("Answer")
 
 
 class Clock(Protocol):
@@ -59,3 +63,27 @@ class Backoff:
         self._clock.sleep_ms(max(0, min(self._next_ms, left_ms)))
         self._next_ms = min(self._next_ms * 2, max(self._next_ms, BACKOFF_MS_MAX))
         return True
+
+
+class Again(msgspec.Struct, frozen=True):
+    """Why an attempt had no answer, and is to be repeated."""
+
+    reason: str
+
+
+def repeated(
+    attempt: Callable[[], Answer | Again], clock: Clock, first_ms: int, limit_ms: int
+) -> Answer | Again:
+    """The first answer of attempts; what the last one had if there is none until a time.
+
+    Args:
+        attempt: Function that tries once; its errors end the attempts.
+        clock: Time to wait by.
+        first_ms: Wait behind the first attempt; later ones are longer.
+        limit_ms: End of the waits, a time of the clock; one attempt is made in any case.
+    """
+    backoff = Backoff(clock, first_ms)
+    while True:
+        answer = attempt()
+        if not isinstance(answer, Again) or not backoff.wait(limit_ms):
+            return answer

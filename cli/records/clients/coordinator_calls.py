@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from cli.connect import Api, ClusterError, UnreachableError, newest
 from cli.kafka_errors import message_of
-from cli.records.clients.clock import Backoff, Clock
+from cli.records.clients.clock import Again, Clock, repeated
 from cli.records.clients.leader_calls import API_TIMEOUT_MS, BACKOFF_MS
 
 FIND_COORDINATOR: Final = 10
@@ -33,22 +33,22 @@ def of_coordinator(api: Api, transactional_id: str, ask: Ask, clock: Clock) -> t
     Raises:
         ClusterError: none is found, or none answers within a minute.
     """
-    limit_ms = clock.now_ms() + API_TIMEOUT_MS
-    backoff = Backoff(clock, BACKOFF_MS)
-    while True:
+
+    def attempt() -> tuple[int, Any] | Again:
         try:
             node = _found(api, transactional_id)
             if node is None:
-                reason = message_of(NOT_AVAILABLE)
-            else:
-                answer = ask(node)
-                if int(answer.error_code) not in AGAIN:
-                    return node, answer
-                reason = message_of(int(answer.error_code))
+                return Again(message_of(NOT_AVAILABLE))
+            answer = ask(node)
         except UnreachableError as error:
-            reason = str(error)
-        if not backoff.wait(limit_ms):
-            raise ClusterError(reason)
+            return Again(str(error))
+        code = int(answer.error_code)
+        return Again(message_of(code)) if code in AGAIN else (node, answer)
+
+    found = repeated(attempt, clock, BACKOFF_MS, clock.now_ms() + API_TIMEOUT_MS)
+    if isinstance(found, Again):
+        raise ClusterError(found.reason)
+    return found
 
 
 def _found(api: Api, transactional_id: str) -> int | None:
