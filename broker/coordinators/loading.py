@@ -10,7 +10,9 @@ from typing import Final, Generic
 
 from coordinator.runtime.machine import ImageT
 from coordinator.runtime.shard import Shard
+from storage.errors import CorruptLogError
 from storage.logs.unified_log import FetchIsolation, UnifiedLog
+from storage.segments.segment import segment_name
 from wire.batches.batch import Batch, BatchHeader, RecordView
 from wire.batches.legacy_batch import LegacyRecord, iterate_any
 from wire.batches.records import RecordReader
@@ -83,7 +85,8 @@ class Loading(Generic[ImageT]):
             part.close()
         damage = log.log.config.damage_in(content, position)
         if damage is not None:
-            raise CorruptBatchError(damage[1])
+            path = f"{log.log.directory}/{segment_name(part.segment_base_offset)}"
+            raise CorruptLogError(path, part.position + damage[0], damage[1])
         self._pieces = self._read(content, position)
         return READ_UNITS
 

@@ -233,6 +233,7 @@ def test_a_damaged_segment_ends_its_shard_alone(
     effects = again.effects + again.settle()
     (row,) = logs(effects, "coordinator_not_loaded")
     assert row["partition"] == f"{CONSUMER_OFFSETS}-{NUMBER}"
+    assert f"{path}: corrupt at position 0: " in row["reason"]
     assert reason in row["reason"]
     assert again.fetch(("g", None)) == {"g": ("not_coordinator", {})}
     assert again.commit({"a": [(0, 6)]}) == {"a": {0: ErrorCode.not_coordinator}}

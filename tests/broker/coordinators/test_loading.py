@@ -17,13 +17,13 @@ from coordinator.runtime.batches import EncodedRecord, records_batch
 from coordinator.runtime.shard import Shard, ShardState
 from coordinator.runtime.write import ProducerIdAndEpoch
 from simulator.cluster.memory_vfs import MemoryVfs
+from storage.errors import CorruptLogError
 from storage.logs.unified_log import FetchIsolation, UnifiedLog
 from storage.producers.append_source import COORDINATOR
 from tests.coordinator.runtime.test_shard import Setup, record
 from tests.storage.test_unified_log import NOW, opened
 from wire.batches.compression import Codec
 from wire.batches.transaction_markers import marker_batch
-from wire.errors import CorruptBatchError
 from wire.types import Offset
 
 PATH = f"/d/p-0/{0:020}.log"
@@ -164,7 +164,7 @@ def test_bytes_that_hold_no_batch_end_it() -> None:
     assert part is not None
     vfs.damage(PATH, 8, b"\x7f\xff\xff\xff")
     loading, _ = loading_of()
-    with pytest.raises(CorruptBatchError, match="no batch: length 2147483647"):
+    with pytest.raises(CorruptLogError, match="position 0: no batch: length 2147483647"):
         loading.step(log)
     part.close()
 
@@ -177,13 +177,14 @@ def test_bytes_that_a_disk_has_changed_are_not_applied() -> None:
         log.append_as_leader(batch_of(topic), 0, NOW, COORDINATOR)
     size = vfs.size(PATH)
     vfs.damage(PATH, size - 2, b"\x55")
+    place = f"{PATH}: corrupt at position {size // 2}: CRC of the batch at offset 1 is wrong"
     loading, shard = loading_of()
-    with pytest.raises(CorruptBatchError, match="CRC of the batch at offset 1 is wrong"):
+    with pytest.raises(CorruptLogError, match=place):
         loading.step(log)
     assert shard.image == ()
     loading, shard = loading_of(1)
     assert (loading.step(log), loading.step(log)) == (READ_UNITS, RECORD_UNITS)
-    with pytest.raises(CorruptBatchError, match="CRC"):
+    with pytest.raises(CorruptLogError, match=place):
         loading.step(log)
     assert [text[0] for text in shard.image] == ["a"]
 
