@@ -118,7 +118,7 @@ class Node:
         return found
 
     def told(self, event: str) -> list[dict[str, Any]]:
-        """What the node told of an event."""
+        """The lines of the node about an event."""
         lines = self.quorum.run("logs", "1").stdout.splitlines()
         found = [json.loads(line) for line in lines if f'"{event}"' in line]
         return [row for row in found if row["event"] == event]

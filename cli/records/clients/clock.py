@@ -66,7 +66,7 @@ class Backoff:
 
 
 class Again(msgspec.Struct, frozen=True):
-    """Why an attempt had no answer, and is to be repeated."""
+    """The end of an attempt without an answer, with its reason: it is to be repeated."""
 
     reason: str
 
