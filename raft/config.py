@@ -83,7 +83,7 @@ assert EVIDENCE_CANDIDATE_MS <= SHUTDOWN_MS_MAX, "leadership is handed over befo
 
 
 class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of one replica; `voters` are the static voters (kraft.version 0)."""
+    """Settings of one replica; `voters`, the static ones, count until a record names others."""
 
     node_id: NodeId
     directory_id: DirectoryId | None = None

@@ -61,7 +61,8 @@ from raft.snapshot_fetch import (
 )
 from raft.state import RaftState
 from raft.vote import on_disk_full, on_vote_request, resign
-from raft.voters import voter_set
+from raft.voter_history import Membership, VoterHistory
+from raft.voters import static_voters
 from wire.types import (
     LeaderAndEpoch,
     LeaderEpoch,
@@ -89,6 +90,7 @@ class RaftCore:
         epoch_entries: epoch starts of the log, ascending; the last one is the last record's.
         earliest_snapshot: id of the oldest snapshot; None when there is none.
         latest_snapshot: id of the newest snapshot; None when there is none (0-0 counts as none).
+        voter_history: voters and level of the recovered log; None = the static ones alone.
         rng: the only source of randomness.
         now_ms: monotonic time at start.
     """
@@ -105,6 +107,7 @@ class RaftCore:
         epoch_entries: tuple[EpochStart, ...] = (),
         earliest_snapshot: OffsetAndEpoch | None = None,
         latest_snapshot: OffsetAndEpoch | None = None,
+        voter_history: VoterHistory | None = None,
         rng: Rng,
         now_ms: int,
     ) -> None:
@@ -115,6 +118,7 @@ class RaftCore:
             epochs=epoch_entries,
             earliest_snapshot=earliest_snapshot,
             latest_snapshot=latest_snapshot,
+            voter_history=voter_history or VoterHistory(static_voters(config.voters)),
         )
         assert log_end_offset == log_start_offset or epoch_entries, (
             f"{log.describe()} without epochs"
@@ -122,9 +126,8 @@ class RaftCore:
         stored = StoredElection(
             epoch=election_epoch, leader_id=election_leader_id, voted_key=election_voted_key
         )
-        voters = voter_set(config.voters)
-        role = initial_role(config, voters, log, stored, rng, now_ms)
-        self._state = RaftState(config, voters, log, rng, role, now_ms)
+        role = initial_role(config, log, stored, rng, now_ms)
+        self._state = RaftState(config, log, rng, role, now_ms)
         self._is_started = False
 
     @property
@@ -186,6 +189,20 @@ class RaftCore:
     def is_voter(self) -> bool:
         """True if this node is a voter."""
         return self._state.is_voter
+
+    @property
+    def is_only_voter(self) -> bool:
+        """True if this node is the only voter."""
+        return self._state.is_only_voter
+
+    @property
+    def kraft_version(self) -> int:
+        """The level of kraft.version; 0 = the voters are those of the configuration."""
+        return self._state.log.kraft_version
+
+    def membership_before(self, end_offset: Offset) -> Membership:
+        """Return level and voters for a snapshot that ends at `end_offset`."""
+        return self._state.log.voter_history.before(end_offset)
 
     @property
     def observer_count(self) -> int | None:

@@ -1,11 +1,14 @@
 """The DescribeQuorum response: the leader's view of the replicas (KIP-595, KIP-836)."""
 
+from collections.abc import Iterator
+
 from raft import error_codes
 from raft.messages import DescribeQuorumResponse, ReplicaState
 from raft.progress import Progress, recent_observers
 from raft.roles import Leader
 from raft.state import RaftState
-from wire.types import DirectoryId, NodeId
+from raft.voters import VoterSet
+from wire.types import DirectoryId, Endpoint, NodeId
 
 
 def describe_quorum(state: RaftState, wall_ms: int) -> DescribeQuorumResponse:
@@ -18,18 +21,18 @@ def describe_quorum(state: RaftState, wall_ms: int) -> DescribeQuorumResponse:
             leader_epoch=state.epoch,
         )
     voters = []
-    for voter_id in state.voters.ids:
-        if voter_id == state.config.node_id:
+    for voter in state.voters.keys:
+        if voter.id == state.config.node_id:
             own_end = state.log.end_offset
             row = _replica(
-                voter_id,
-                None,
+                voter.id,
+                voter.directory_id,
                 Progress(
                     end_offset=own_end, last_fetch_wall_ms=wall_ms, last_caught_up_wall_ms=wall_ms
                 ),
             )
         else:
-            row = _replica(voter_id, None, role.progress[voter_id])
+            row = _replica(voter.id, voter.directory_id, role.progress[voter])
         voters.append(row)
     recent = recent_observers(role.observers, state.now_ms)
     observers = sorted(recent.items(), key=lambda item: (item[0].id, repr(item[0])))
@@ -40,8 +43,14 @@ def describe_quorum(state: RaftState, wall_ms: int) -> DescribeQuorumResponse:
         high_watermark=-1 if watermark is None else watermark,
         voters=tuple(voters),
         observers=tuple(_replica(key.id, key.directory_id, seen) for key, seen in observers),
-        nodes=tuple((voter_id, state.voters.endpoints[voter_id]) for voter_id in state.voters.ids),
+        nodes=tuple(_nodes(state.voters)),
     )
+
+
+def _nodes(voters: VoterSet) -> Iterator[tuple[NodeId, Endpoint]]:
+    for voter_id in voters.ids:
+        for endpoint in voters.by_id[voter_id].endpoints:
+            yield voter_id, endpoint
 
 
 def _replica(replica_id: NodeId, directory_id: DirectoryId | None, seen: Progress) -> ReplicaState:

@@ -1,6 +1,7 @@
-"""Raft's view of the log, as numbers: offsets, epoch starts, snapshots, truncation generation.
+"""Raft's view of the log: offsets, epoch starts, snapshots, truncation generation, and voters.
 
 INV-LOG-1: log_start_offset <= flushed_end_offset <= written_end_offset <= end_offset.
+INV-VOTERS-1: the voters are those of the last VotersRecord in the log, committed or not.
 INV-LOG-2: epochs and their start offsets strictly increase; no start is above the log end.
 Source: apache/kafka: raft/.../ReplicatedLog.java, storage/.../LeaderEpochFileCache.java.
 """
@@ -8,6 +9,8 @@ Source: apache/kafka: raft/.../ReplicatedLog.java, storage/.../LeaderEpochFileCa
 from enum import Enum
 
 from raft.events import EpochStart
+from raft.voter_history import Membership, VoterHistory, VoterRecord
+from raft.voters import VoterSet
 from wire.types import LeaderEpoch, Offset, OffsetAndEpoch
 
 NO_EPOCH = LeaderEpoch(0)
@@ -32,6 +35,7 @@ class LogView:
         epochs: tuple[EpochStart, ...] = (),
         earliest_snapshot: OffsetAndEpoch | None = None,
         latest_snapshot: OffsetAndEpoch | None = None,
+        voter_history: VoterHistory,
     ) -> None:
         """Start with everything below `end_offset` durable: the driver flushed the recovery."""
         self.start_offset = start_offset
@@ -41,11 +45,18 @@ class LogView:
         self.earliest_snapshot = earliest_snapshot
         self.latest_snapshot = latest_snapshot
         self.generation = 0
+        self._set_voters(voter_history)
         self._epochs = list(epochs)
         self.last_epoch = NO_EPOCH
         """Epoch of the last record; of the snapshot if the log is empty at its end; else 0."""
         self._note_last_epoch()
         self.check()
+
+    def _set_voters(self, history: VoterHistory) -> None:
+        """Take another history; its last values are kept beside it: every step asks for them."""
+        self.voter_history = history
+        self.voters: VoterSet = history.latest
+        self.kraft_version = history.kraft_version
 
     def check(self) -> None:
         """Assert INV-LOG-1 and INV-LOG-2."""
@@ -113,6 +124,11 @@ class LogView:
             self._move_end(end_offset)
         self.check()
 
+    def add_voters(self, record: VoterRecord) -> None:
+        """Note a written VotersRecord or KRaftVersionRecord: it holds at once (KIP-853)."""
+        assert record.offset < self.written_end_offset, f"{record=} {self.describe()}"
+        self._set_voters(self.voter_history.after(record))
+
     def flushed(self, end_offset: Offset) -> None:
         """Advance the flushed end to `end_offset`; a lower one changes nothing."""
         assert end_offset <= self.written_end_offset, f"{end_offset=} {self.describe()}"
@@ -176,6 +192,7 @@ class LogView:
         self.written_end_offset = min(self.written_end_offset, end_offset)
         self.flushed_end_offset = min(self.flushed_end_offset, end_offset)
         self._epochs = [entry for entry in self._epochs if entry.start_offset < end_offset]
+        self._set_voters(self.voter_history.truncated(end_offset))
         self.generation += 1
         self._note_last_epoch()
         self.check()
@@ -190,8 +207,9 @@ class LogView:
         self._note_last_epoch()
         self.check()
 
-    def restart_at(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Become empty at the end of a fetched snapshot."""
+    def restart_at(self, snapshot_id: OffsetAndEpoch, membership: Membership) -> None:
+        """Become empty at the end of a fetched snapshot, which has these voters."""
+        self._set_voters(self.voter_history.restarted(snapshot_id.offset, membership))
         self.start_offset = snapshot_id.offset
         self.end_offset = snapshot_id.offset
         self.written_end_offset = snapshot_id.offset
@@ -247,4 +265,5 @@ class LogView:
         if spans and not (kept and kept[0].start_offset == start_offset):
             kept.insert(0, EpochStart(epoch_at_start, start_offset))
         self._epochs = kept
+        self._set_voters(self.voter_history.trimmed(start_offset))
         self.start_offset = start_offset

@@ -15,7 +15,7 @@ from raft.messages import (
 from raft.roles import Follower, Leader, Resigned
 from raft.state import RaftState
 from raft.vote import voter_key_error
-from wire.types import EPOCH_MAX, LeaderEpoch, NodeId
+from wire.types import EPOCH_MAX, LeaderEpoch, NodeId, ReplicaKey
 
 
 def on_begin_request(state: RaftState, reply_token: int, request: BeginQuorumEpochRequest) -> None:
@@ -51,13 +51,18 @@ def _sender_error(state: RaftState, leader_id: NodeId, epoch: LeaderEpoch) -> in
     return error_codes.NONE
 
 
-def _shorten_timer(state: RaftState, role: Follower, preferred: tuple[NodeId, ...]) -> None:
+def _shorten_timer(state: RaftState, role: Follower, preferred: tuple[ReplicaKey, ...]) -> None:
     """Set the fetch timer to Kafka's back-off; the resignation is also evidence, if enabled.
 
     An empty list comes from a leader that restarted after a crash: the rank orders voters then.
     """
-    me = state.config.node_id
-    place = preferred.index(me) if me in preferred else None
+    key = state.self_key
+    places = [
+        place
+        for place, each in enumerate(preferred)
+        if each.id == key.id and each.directory_id in (None, key.directory_id)
+    ]
+    place = places[0] if places else None
     backoff_ms = end_epoch_backoff_ms(place, len(preferred), state.config.election_backoff_max_ms)
     role.fetch_deadline_ms = state.now_ms + backoff_ms
     if place is not None:
@@ -96,26 +101,26 @@ def send_begin_epoch(state: RaftState) -> None:
     assert type(role) is Leader, f"{role=}"
     now_ms, begin_epoch_ms = state.now_ms, state.begin_epoch_ms
     due, first_ms, over_ms = [], now_ms, now_ms - begin_epoch_ms
-    for voter_id, seen in role.progress.items():
+    for voter, seen in role.progress.items():
         newest_ms = seen.last_exchange_ms
         if newest_ms is None or newest_ms <= over_ms:
-            due.append(voter_id)
+            due.append(voter)
         elif newest_ms < first_ms:
             first_ms = newest_ms
     if len(due) < len(role.progress):
         state.wake_at(first_ms + begin_epoch_ms)
     if not due:
         return
-    for voter_id in due:
-        seen = role.progress[voter_id]
+    for voter in due:
+        seen = role.progress[voter]
         request = BeginQuorumEpochRequest(
             cluster_id=state.config.cluster_id,
-            voter_id=voter_id,
-            voter_directory_id=None,
+            voter_id=voter.id,
+            voter_directory_id=voter.directory_id,
             leader_id=state.config.node_id,
             leader_epoch=role.epoch,
             leader_endpoints=state.config.listeners,
         )
-        if state.send_if_ready(voter_id, request):
-            role.progress[voter_id] = msgspec.structs.replace(seen, last_exchange_ms=now_ms)
+        if state.send_if_ready(voter.id, request):
+            role.progress[voter] = msgspec.structs.replace(seen, last_exchange_ms=now_ms)
             state.wake_at(now_ms + begin_epoch_ms)

@@ -5,6 +5,7 @@ from typing import final
 import msgspec
 
 from raft.messages import RaftRequest, RaftResponse
+from raft.voter_history import Membership, VoterRecord
 from wire.types import LeaderEpoch, NodeId, Offset, OffsetAndEpoch
 
 
@@ -73,6 +74,8 @@ class Appended(msgspec.Struct, frozen=True, kw_only=True):
     last_epoch: LeaderEpoch
     generation: int
     epochs: tuple[EpochStart, ...] = ()
+    voter_records: tuple[VoterRecord, ...] = ()
+    """What the control records of the append say about the voters, ascending by offset."""
     is_disk_full: bool = False
     """True if none of the fetched records could be written: as DiskFull, and fetching pauses."""
 
@@ -101,6 +104,8 @@ class SnapshotInstalled(msgspec.Struct, frozen=True, kw_only=True):
 
     snapshot_id: OffsetAndEpoch
     generation: int
+    membership: Membership = Membership()
+    """Level and voters that the snapshot has."""
     is_disk_full: bool = False
     """True if the blocks were those of the reserve: as DiskFull."""
 

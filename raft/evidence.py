@@ -32,8 +32,8 @@ from raft.config import (
     EVIDENCE_ROUNDS_MAX,
     RaftConfig,
 )
+from raft.epoch_cache import LogView
 from raft.roles import Follower, Role
-from raft.voters import VoterSet
 from wire.types import LeaderEpoch, NodeId, Rng
 
 
@@ -55,21 +55,29 @@ class FastElection:
 
     Args:
         config: `evidence` False disables it.
-        voters: ranks are positions in the order of their ids.
-        is_voter: False disables it: an observer never campaigns.
+        log: asked for the voters, whose ranks are positions in the order of their ids; a node that
+            is none of them has no fast election, for an observer never campaigns.
         rng: source of the random waits.
     """
 
-    __slots__ = ("_config", "_is_on", "_leaderless", "_rng", "_voters", "evidence")
+    __slots__ = ("_config", "_key", "_leaderless", "_log", "_rng", "evidence")
 
-    def __init__(self, config: RaftConfig, voters: VoterSet, rng: Rng, *, is_voter: bool) -> None:
+    def __init__(self, config: RaftConfig, log: LogView, rng: Rng) -> None:
         self._config = config
-        self._voters = voters
+        self._key = config.self_key
+        self._log = log
         self._rng = rng
-        self._is_on = config.evidence and is_voter
         self.evidence: Evidence | None = None
-        self._leaderless: set[NodeId] | None = set() if is_voter else None
+        self._leaderless: set[NodeId] | None = set()
         """Voters that reported no known leader; None once the first election is over."""
+
+    @property
+    def _is_on(self) -> bool:
+        return self._config.evidence and self._is_voter
+
+    @property
+    def _is_voter(self) -> bool:
+        return self._config.can_vote and self._log.voters.is_voter(self._key)
 
     # ---- adding evidence -----------------------------------------------------------------------
 
@@ -93,15 +101,15 @@ class FastElection:
 
     def note_leaderless(self, role: Role, voter_id: NodeId, now_ms: int) -> None:
         """Count a voter without a known leader; a majority of them is evidence, once."""
-        if self._leaderless is None:
+        if self._leaderless is None or not self._is_voter:
             return
         self._leaderless.add(voter_id)
-        if len(self._leaderless) + 1 > len(self._voters.ids) // 2:
+        if len(self._leaderless) + 1 > len(self._log.voters) // 2:
             self._leaderless = None
             self.note_lost(role, None, now_ms)
 
     def _rank_delay_ms(self, lost_leader_id: NodeId | None) -> int:
-        return self._voters.rank(self._config.node_id, lost_leader_id) * EVIDENCE_RANK_MS
+        return self._log.voters.rank(self._config.node_id, lost_leader_id) * EVIDENCE_RANK_MS
 
     # ---- dropping evidence ---------------------------------------------------------------------
 
@@ -145,7 +153,7 @@ class FastElection:
         if evidence is None or evidence.rounds_left < EVIDENCE_ROUNDS_MAX:
             return
         mine = self._config.node_id
-        rank = self._voters.rank(mine, evidence.leader_id) - (asking_id < mine)
+        rank = self._log.voters.rank(mine, evidence.leader_id) - (asking_id < mine)
         due_ms = min(evidence.due_ms, now_ms + rank * EVIDENCE_FIRST_RETRY_MS)
         self.evidence = msgspec.structs.replace(evidence, due_ms=due_ms)
 

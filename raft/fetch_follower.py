@@ -59,7 +59,7 @@ def _destination(state: RaftState) -> NodeId | None:
         elif requests.is_ready(leader_id, now_ms):
             return leader_id
     ready = []
-    for voter_id in state.others:
+    for voter_id in [voter.id for voter in state.others]:
         ready_ms = state.request_manager.ready_at(voter_id, now_ms)
         if ready_ms > now_ms:
             state.wake_at(ready_ms)
@@ -177,6 +177,8 @@ def on_appended(state: RaftState, event: Appended) -> None:
     for start in event.epochs:
         log.assign_epoch(start)
     log.wrote(event.end_offset)
+    for record in event.voter_records:
+        log.add_voters(record)
     if log.is_settled and event.end_offset > log.start_offset:
         assert event.last_epoch == log.last_epoch, f"{event=} {log.describe()}"
     if type(state.role) is Leader:

@@ -22,7 +22,7 @@ from raft.progress import Progress, contacted, fetched, recent_observers
 from raft.quorum import majority, majority_offset
 from raft.roles import Leader
 from raft.state import ParkedFetch, RaftState
-from wire.types import LeaderEpoch, NodeId, Offset, ReplicaKey
+from wire.types import LeaderEpoch, Offset, ReplicaKey
 
 
 def on_fetch_request(
@@ -161,10 +161,12 @@ def _track(state: RaftState, request: FetchRequest, wall_ms: int) -> None:
     replica_id = request.replica_id
     if replica_id is None:
         return
-    end, seen = state.log.end_offset, role.progress.get(replica_id)
-    if seen is not None:
-        role.progress[replica_id] = fetched(seen, request.fetch_offset, end, state.now_ms, wall_ms)
-        _note_contact(state, role, replica_id)
+    end = state.log.end_offset
+    voter = state.voters.key_of(replica_id, request.replica_directory_id)
+    if voter is not None:
+        seen = role.progress[voter]
+        role.progress[voter] = fetched(seen, request.fetch_offset, end, state.now_ms, wall_ms)
+        _note_contact(state, role, voter)
         update_high_watermark(state)
         return
     key = ReplicaKey(replica_id, request.replica_directory_id)
@@ -175,11 +177,11 @@ def _track(state: RaftState, request: FetchRequest, wall_ms: int) -> None:
         role.observers[key] = fetched(known, request.fetch_offset, end, state.now_ms, wall_ms)
 
 
-def _note_contact(state: RaftState, role: Leader, voter_id: NodeId) -> None:
-    """Restart the check-quorum timer when a majority, with the leader itself, has fetched."""
-    assert voter_id in role.progress, f"{voter_id=} is not another voter"
-    role.fetched_voters.add(voter_id)
-    if len(role.fetched_voters) >= majority(len(state.voters.endpoints)) - 1:
+def _note_contact(state: RaftState, role: Leader, voter: ReplicaKey) -> None:
+    """Restart the check-quorum timer when a majority has fetched; a leader that votes is of it."""
+    assert voter in role.progress, f"{voter=} is not another voter"
+    role.fetched_voters.add(voter)
+    if len(role.fetched_voters) + state.is_voter >= majority(len(state.voters)):
         role.fetched_voters.clear()
         role.check_quorum_deadline_ms = state.now_ms + state.config.check_quorum_ms
 
@@ -189,8 +191,9 @@ def update_high_watermark(state: RaftState) -> None:
     role = state.role
     assert type(role) is Leader, f"{role=}"
     ends: list[Offset | None] = [seen.end_offset for seen in role.progress.values()]
-    ends.append(state.log.flushed_end_offset)
-    assert len(ends) == len(state.voters.endpoints), f"{role=}"
+    if state.is_voter:  # one that is being removed leads on, and does not count (KIP-853)
+        ends.append(state.log.flushed_end_offset)
+    assert len(ends) == len(state.voters), f"{role=}"
     reached = majority_offset(ends)
     if reached is None or reached <= role.epoch_start_offset:
         return
@@ -241,10 +244,10 @@ def on_fetch_snapshot_request(
     if error == error_codes.NONE:
         role = state.role
         assert isinstance(role, Leader), f"{role=}"
-        if request.replica_id in role.progress:
-            voter_id = request.replica_id
-            role.progress[voter_id] = contacted(role.progress[voter_id], state.now_ms)
-            _note_contact(state, role, voter_id)
+        voter = state.voters.key_of(request.replica_id, request.replica_directory_id)
+        if voter in role.progress:
+            role.progress[voter] = contacted(role.progress[voter], state.now_ms)
+            _note_contact(state, role, voter)
         if request.snapshot_id.offset == 0 or state.log.latest_snapshot is None:
             error = error_codes.SNAPSHOT_NOT_FOUND
         elif request.position_bytes < 0:

@@ -10,9 +10,8 @@ import msgspec
 
 from raft.config import RaftConfig
 from raft.epoch_cache import LogView
-from raft.quorum import VoteTally
+from raft.quorum import own_tally
 from raft.roles import Candidate, Follower, Resigned, Role, Unattached
-from raft.voters import VoterSet
 from wire.types import LeaderEpoch, NodeId, ReplicaKey, Rng
 
 
@@ -31,7 +30,6 @@ class StoredElection(msgspec.Struct, frozen=True, kw_only=True):
 
 def initial_role(
     config: RaftConfig,
-    voters: VoterSet,
     log: LogView,
     stored: StoredElection,
     rng: Rng,
@@ -43,10 +41,11 @@ def initial_role(
     2. The stored leader is this node: Resigned.
     3. The stored vote is this replica's own (id and directory) and no leader is stored: Candidate.
        Kafka tests the vote before the leader; with both stored the election is over: Follower.
-    4. The stored leader is a voter: Follower, with the vote.
+    4. The endpoint of the stored leader is known: Follower, with the vote.
     5. Otherwise Unattached, with leader and vote.
     """
-    is_voter = config.can_vote and voters.is_voter(config.node_id)
+    voters = log.voters
+    is_voter = config.can_vote and voters.is_voter(config.self_key)
     deadline_ms = now_ms + config.draw_election_timeout_ms(rng)
     if stored.epoch < log.last_epoch:
         return Unattached(
@@ -57,7 +56,7 @@ def initial_role(
             epoch=stored.epoch,
             leader_id=config.node_id,
             preferred_candidates=(),
-            unacknowledged=set(voters.others(config.node_id)),
+            unacknowledged={key.id for key in voters.others(config.node_id)},
             tried=set(),
             election_deadline_ms=deadline_ms,
         )
@@ -68,10 +67,10 @@ def initial_role(
             return Candidate(
                 epoch=stored.epoch,
                 voted_key=voted_key,
-                votes=VoteTally(frozenset(voters.ids), frozenset({config.node_id})),
+                votes=own_tally(voters, config.self_key),
                 election_deadline_ms=deadline_ms,
             )
-    if stored.leader_id is not None and voters.is_voter(stored.leader_id):
+    if stored.leader_id is not None and voters.endpoint(stored.leader_id) is not None:
         return Follower(
             epoch=stored.epoch,
             leader_id=stored.leader_id,

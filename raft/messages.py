@@ -13,7 +13,15 @@ from typing import final
 import msgspec
 
 from wire.messages.fetch_messages import HIGH_WATERMARK_UNSUPPORTED, FetchRequest, FetchResponse
-from wire.types import DirectoryId, Endpoint, LeaderEpoch, NodeId, Offset, OffsetAndEpoch
+from wire.types import (
+    DirectoryId,
+    Endpoint,
+    LeaderEpoch,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    ReplicaKey,
+)
 
 __all__ = [
     "HIGH_WATERMARK_UNSUPPORTED",
@@ -66,7 +74,7 @@ class EndQuorumEpochRequest(msgspec.Struct, frozen=True, kw_only=True):
     cluster_id: str | None
     leader_id: NodeId
     leader_epoch: LeaderEpoch
-    preferred_candidates: tuple[NodeId, ...]
+    preferred_candidates: tuple[ReplicaKey, ...]
 
 
 class FetchSnapshotRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -107,7 +107,7 @@ def _poll_shutdown(state: RaftState) -> None:
     assert state.shutdown_deadline_ms is not None, "not shutting down"
     assert not isinstance(role, Leader), "a leader resigns when it shuts down"
     if isinstance(role, Resigned):
-        is_over = role.tried >= set(state.others) <= role.unacknowledged
+        is_over = role.tried >= {key.id for key in state.others} <= role.unacknowledged
         if not role.unacknowledged - role.tried:
             backoff_end_ms = state.now_ms + state.config.election_backoff_max_ms
             state.shutdown_deadline_ms = min(state.shutdown_deadline_ms, backoff_end_ms)

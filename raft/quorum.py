@@ -9,7 +9,8 @@ from enum import Enum
 
 import msgspec
 
-from wire.types import NodeId, Offset
+from raft.voters import VoterSet, replica_order
+from wire.types import NodeId, Offset, ReplicaKey
 
 
 class VoteResult(Enum):
@@ -44,22 +45,22 @@ def majority_offset(end_offsets: Iterable[Offset | None]) -> Offset | None:
 class VoteTally(msgspec.Struct, frozen=True):
     """Responses in one round of votes; only a voter's first response counts."""
 
-    voters: frozenset[NodeId]
-    granted: frozenset[NodeId] = frozenset()
-    rejected: frozenset[NodeId] = frozenset()
+    voters: frozenset[ReplicaKey]
+    granted: frozenset[ReplicaKey] = frozenset()
+    rejected: frozenset[ReplicaKey] = frozenset()
 
-    def record(self, voter_id: NodeId, *, granted: bool) -> "VoteTally":
+    def record(self, voter: ReplicaKey, *, granted: bool) -> "VoteTally":
         """Return the tally with a response; a non-voter's or a repeated one changes nothing."""
-        if voter_id not in self.voters or voter_id in self.granted | self.rejected:
+        if voter not in self.voters or voter in self.granted | self.rejected:
             return self
         if granted:
-            return VoteTally(self.voters, self.granted | {voter_id}, self.rejected)
-        return VoteTally(self.voters, self.granted, self.rejected | {voter_id})
+            return VoteTally(self.voters, self.granted | {voter}, self.rejected)
+        return VoteTally(self.voters, self.granted, self.rejected | {voter})
 
     @property
-    def unanswered(self) -> tuple[NodeId, ...]:
+    def unanswered(self) -> tuple[ReplicaKey, ...]:
         """Voters without a response, ascending."""
-        return tuple(sorted(self.voters - self.granted - self.rejected))
+        return tuple(sorted(self.voters - self.granted - self.rejected, key=replica_order))
 
     @property
     def result(self) -> VoteResult:
@@ -73,3 +74,15 @@ class VoteTally(msgspec.Struct, frozen=True):
         if len(self.voters) - len(self.rejected) < needed:
             return VoteResult.LOST
         return VoteResult.UNDECIDED
+
+
+def own_tally(voters: VoterSet, key: ReplicaKey, rejected_id: NodeId | None = None) -> VoteTally:
+    """Return a tally with the vote of `key`, a voter; that of `rejected_id` counts as a rejection.
+
+    A voter with the id and another directory does not vote by it (KIP-853).
+    """
+    own = voters.key_of(key.id, key.directory_id)
+    assert own is not None, f"{key=} does not vote"
+    keys = frozenset(voters.keys)
+    rejected = frozenset([voter for voter in keys if voter.id == rejected_id and voter != own])
+    return VoteTally(keys, frozenset({own}), rejected)

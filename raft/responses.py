@@ -104,7 +104,8 @@ def _dispatch(
     if isinstance(response, VoteResponse):
         if response.error_code != error_codes.NONE:
             return False
-        on_vote_response(state, source_id, response)
+        assert isinstance(request, VoteRequest), f"{request=}"
+        on_vote_response(state, request, response)
         return True
     if isinstance(response, FetchSnapshotResponse):
         assert isinstance(request, FetchSnapshotRequest), f"{request=}"

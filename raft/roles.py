@@ -59,10 +59,10 @@ class Leader(msgspec.Struct, kw_only=True):
     leader_id: NodeId
     epoch_start_offset: Offset
     check_quorum_deadline_ms: int
-    progress: dict[NodeId, Progress]
-    """Progress of the other voters."""
+    progress: dict[ReplicaKey, Progress]
+    """Progress of the other voters, by the keys of the voter set."""
     observers: dict[ReplicaKey, Progress]
-    fetched_voters: set[NodeId]
+    fetched_voters: set[ReplicaKey]
     is_claimed: bool = False
 
     @property
@@ -97,8 +97,9 @@ class Resigned(msgspec.Struct, kw_only=True):
 
     epoch: LeaderEpoch
     leader_id: NodeId
-    preferred_candidates: tuple[NodeId, ...]
+    preferred_candidates: tuple[ReplicaKey, ...]
     unacknowledged: set[NodeId]
+    """Destinations, and so by id: an answer comes from a connection, not from a directory."""
     tried: set[NodeId]
     """Voters whose EndQuorumEpoch was answered, in whatever way, or failed at least once."""
     election_deadline_ms: int

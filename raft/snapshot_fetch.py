@@ -71,7 +71,7 @@ def on_snapshot_installed(state: RaftState, event: SnapshotInstalled) -> None:
     assert event.snapshot_id.offset >= (state.high_watermark or 0), f"INV-SNAP-1 {event=}"
     state.is_installing_snapshot = False
     state.is_disk_full |= event.is_disk_full
-    state.log.restart_at(event.snapshot_id)
+    state.log.restart_at(event.snapshot_id, event.membership)
     state.advance_high_watermark(event.snapshot_id.offset)
 
 

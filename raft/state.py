@@ -71,7 +71,6 @@ class RaftState:
     def __init__(
         self,
         config: RaftConfig,
-        voters: VoterSet,
         log: LogView,
         rng: Rng,
         role: Role,
@@ -79,16 +78,10 @@ class RaftState:
     ) -> None:
         """Start with the high watermark at the log start, committed by a snapshot (None at 0)."""
         self.config = config
-        self.voters = voters
-        self.is_voter = config.can_vote and voters.is_voter(config.node_id)
-        """True if this node is a voter."""
-        self.is_only_voter = self.is_voter and len(voters.ids) == 1
-        """True if this node is the only voter of the quorum."""
+        self.self_key = config.self_key
         self._own_endpoint = _without_listener(config.listeners[0]) if config.listeners else None
         self.begin_epoch_ms = config.begin_epoch_ms
         self.fetch_wait_ms = config.fetch_wait_ms
-        self.others = voters.others(config.node_id)
-        """The other voters, ascending."""
         self.rng = rng
         self.log = log
         self.now_ms = now_ms
@@ -101,7 +94,7 @@ class RaftState:
             retry_backoff_ms=config.retry_backoff_ms,
         )
         self.parked: list[ParkedFetch] = []
-        self.fast_election = FastElection(config, voters, rng, is_voter=self.is_voter)
+        self.fast_election = FastElection(config, log, rng)
         self.pending_append: PendingAppend | None = None
         self.is_installing_snapshot = False
         self.fetch_paused_until_ms: int | None = None
@@ -115,6 +108,26 @@ class RaftState:
         self.effects = Effects()
         self._persisted: tuple[LeaderEpoch, NodeId | None, ReplicaKey | None] | None = None
         self._notified: LeaderAndEpoch | None = None
+
+    @property
+    def voters(self) -> VoterSet:
+        """The voters now: a VotersRecord changes them, a truncation changes them back."""
+        return self.log.voters
+
+    @property
+    def is_voter(self) -> bool:
+        """True if this node is a voter."""
+        return self.config.can_vote and self.log.voters.is_voter(self.self_key)
+
+    @property
+    def is_only_voter(self) -> bool:
+        """True if this node is the only voter of the quorum."""
+        return self.is_voter and len(self.log.voters) == 1
+
+    @property
+    def others(self) -> tuple[ReplicaKey, ...]:
+        """The other voters, ascending by id."""
+        return self.log.voters.others(self.config.node_id)
 
     @property
     def epoch(self) -> LeaderEpoch:
@@ -304,7 +317,7 @@ class RaftState:
     def become_follower(self, epoch: LeaderEpoch, leader_id: NodeId) -> None:
         """Follow `leader_id`, which must be another voter."""
         assert leader_id != self.config.node_id, "a node does not follow itself"
-        assert self.voters.is_voter(leader_id), f"{leader_id=} has no endpoint"
+        assert self.voters.endpoint(leader_id) is not None, f"{leader_id=} has no endpoint"
         voted_key = self.role.voted_key if epoch == self.role.epoch else None
         self.become(
             Follower(
@@ -326,7 +339,7 @@ class RaftState:
         usable = (
             leader_id is not None
             and leader_id != self.config.node_id
-            and self.voters.is_voter(leader_id)
+            and self.voters.endpoint(leader_id) is not None
         )
         if epoch > self.role.epoch:
             if usable and leader_id is not None:

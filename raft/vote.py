@@ -11,7 +11,7 @@ from raft.effects import AppendLeaderChange
 from raft.events import EpochStart
 from raft.messages import VoteRequest, VoteResponse
 from raft.progress import Progress
-from raft.quorum import VoteResult, VoteTally
+from raft.quorum import VoteResult, own_tally
 from raft.roles import (
     Candidate,
     Follower,
@@ -21,6 +21,7 @@ from raft.roles import (
     Unattached,
 )
 from raft.state import RaftState
+from raft.voters import replica_order
 from wire.types import (
     EPOCH_MAX,
     DirectoryId,
@@ -104,7 +105,7 @@ def _grant(state: RaftState, request: VoteRequest) -> bool:
             Prospective(
                 epoch=role.epoch,
                 voted_key=candidate,
-                votes=_own_tally(state),
+                votes=own_tally(state.voters, state.self_key),
                 election_deadline_ms=deadline,
             )
         )
@@ -125,37 +126,24 @@ def _grant_pre_vote(state: RaftState, *, is_up_to_date: bool) -> bool:
     return True
 
 
-def _own_tally(state: RaftState, rejected: frozenset[NodeId] = frozenset()) -> VoteTally:
-    """Return a tally with this voter's own vote."""
-    voters = frozenset(state.voters.ids)
-    me = state.config.node_id
-    assert me in voters, f"{me=} does not vote"
-    return VoteTally(voters, frozenset({me}), rejected & voters - {me})
-
-
 def become_prospective(state: RaftState) -> None:
     """Become Prospective; a lost leader counts as a rejection, for it will not respond."""
     assert state.may_become_candidate, f"INV-DISK-1 {state.role=}"
     role = state.role
     lost_leader_id = state.fast_election.lost_leader_id(role.epoch)
-    rejected = frozenset() if lost_leader_id is None else frozenset({lost_leader_id})
-    if not _can_win_without(state, rejected):
-        rejected = frozenset()
+    votes = own_tally(state.voters, state.self_key, lost_leader_id)
+    if votes.result is VoteResult.LOST:  # no majority is left without it
+        votes = own_tally(state.voters, state.self_key)
     state.become(
         Prospective(
             epoch=role.epoch,
             leader_id=role.leader_id,
             voted_key=role.voted_key,
-            votes=_own_tally(state, rejected),
+            votes=votes,
             election_deadline_ms=state.new_election_deadline_ms(),
         )
     )
     decide(state)
-
-
-def _can_win_without(state: RaftState, rejected: frozenset[NodeId]) -> bool:
-    """True if the other voters are a majority."""
-    return _own_tally(state, rejected).result is not VoteResult.LOST
 
 
 def _become_candidate(state: RaftState) -> None:
@@ -169,7 +157,7 @@ def _become_candidate(state: RaftState) -> None:
         Candidate(
             epoch=epoch,
             voted_key=state.config.self_key,
-            votes=_own_tally(state),
+            votes=own_tally(state.voters, state.self_key),
             election_deadline_ms=state.now_ms + wait_ms,
         )
     )
@@ -182,7 +170,7 @@ def _become_leader(state: RaftState) -> None:
     assert isinstance(role, Candidate), f"{role=}"
     assert role.votes.result is VoteResult.WON, f"{role=}"
     start = state.log.end_offset
-    granting = tuple(sorted(role.votes.granted))
+    granting = tuple(sorted([voter.id for voter in role.votes.granted]))
     state.fast_election.forget()
     state.become(
         Leader(
@@ -190,7 +178,7 @@ def _become_leader(state: RaftState) -> None:
             leader_id=state.config.node_id,
             epoch_start_offset=start,
             check_quorum_deadline_ms=state.now_ms + state.config.check_quorum_ms,
-            progress={voter_id: Progress() for voter_id in state.others},
+            progress={voter: Progress() for voter in state.others},
             observers={},
             fetched_voters=set(),
         )
@@ -227,7 +215,7 @@ def give_up_pre_vote(state: RaftState) -> None:
     role = state.role
     assert isinstance(role, Prospective), f"{role=}"
     is_lost = role.votes.result is VoteResult.LOST
-    if role.leader_id is not None and state.voters.is_voter(role.leader_id):
+    if role.leader_id is not None and state.voters.endpoint(role.leader_id) is not None:
         if role.leader_id == state.config.node_id:
             state.become_unattached(role.epoch)
         else:
@@ -249,11 +237,11 @@ def send_votes(state: RaftState) -> None:
         return  # the poll after the flush sends them
     if role.votes.result is not VoteResult.UNDECIDED:
         return
-    for voter_id in role.votes.unanswered:
+    for voter in role.votes.unanswered:
         request = VoteRequest(
             cluster_id=state.config.cluster_id,
-            voter_id=voter_id,
-            voter_directory_id=None,
+            voter_id=voter.id,
+            voter_directory_id=voter.directory_id,
             replica_id=state.config.node_id,
             replica_directory_id=state.config.directory_id,
             replica_epoch=role.epoch,
@@ -261,10 +249,10 @@ def send_votes(state: RaftState) -> None:
             last_end_offset=state.log.end_offset,
             pre_vote=isinstance(role, Prospective),
         )
-        state.send_if_ready(voter_id, request)
+        state.send_if_ready(voter.id, request)
 
 
-def on_vote_response(state: RaftState, voter_id: NodeId, response: VoteResponse) -> None:
+def on_vote_response(state: RaftState, request: VoteRequest, response: VoteResponse) -> None:
     """Count a vote; the caller has already adopted the response's leader and epoch.
 
     The role is the one that asked: a change of role drops the requests in flight (INV-RPC-1).
@@ -272,7 +260,9 @@ def on_vote_response(state: RaftState, voter_id: NodeId, response: VoteResponse)
     role = state.role
     assert isinstance(role, Prospective | Candidate), f"INV-RPC-1 {role=}"
     assert response.leader_epoch == role.epoch, f"{response=} {role=}"
-    role.votes = role.votes.record(voter_id, granted=response.vote_granted)
+    assert request.voter_id is not None, f"{request=}"
+    voter = ReplicaKey(request.voter_id, request.voter_directory_id)
+    role.votes = role.votes.record(voter, granted=response.vote_granted)
     decide(state)
 
 
@@ -293,16 +283,16 @@ def resign(state: RaftState) -> None:
     role = state.role
     assert isinstance(role, Leader), f"{role=}"
 
-    def order(voter_id: NodeId) -> tuple[int, NodeId]:
-        end = role.progress[voter_id].end_offset
-        return (1 if end is None else -end, voter_id)
+    def order(voter: ReplicaKey) -> tuple[int, tuple[NodeId, bytes]]:
+        end = role.progress[voter].end_offset
+        return (1 if end is None else -end, replica_order(voter))
 
     state.become(
         Resigned(
             epoch=role.epoch,
             leader_id=role.leader_id,
-            preferred_candidates=tuple(sorted(state.others, key=order)),
-            unacknowledged=set(state.others),
+            preferred_candidates=tuple(sorted(role.progress, key=order)),
+            unacknowledged={voter.id for voter in role.progress},
             tried=set(),
             election_deadline_ms=state.new_election_deadline_ms(),
         )

@@ -120,7 +120,7 @@ class LogWriter:
                 return events.SnapshotRefused(snapshot_id=effect.snapshot_id, is_disk_full=True)
             case _:
                 assert not isinstance(effect, _EVEN_ON_FULL_DISK)
-        if len(core.config.voters) == 1:
+        if core.is_only_voter:
             self._stalled.append(effect)
         return events.DiskFull()
 
@@ -240,7 +240,7 @@ class LogWriter:
         token = self._next_token
         self._next_token += 1
         self._flush = (token, plan, core.epoch, core.log_generation)
-        has_followers = core.is_leader and len(core.config.voters) > 1
+        has_followers = core.is_leader and not core.is_only_voter
         self._effects.append(RunFlush(token, plan, has_followers))
 
     def flush_done(self, token: int) -> events.Flushed:

@@ -122,7 +122,7 @@ def _leads_again(patches: Patches) -> None:
 
     def make(original: Original) -> Original:
         def initial_role(*args: Any) -> Role:
-            config, voters, log, stored, _, now_ms = args
+            config, log, stored, _, now_ms = args
             is_ours = stored.leader_id == config.node_id and stored.epoch >= log.last_epoch
             if not is_ours:
                 role: Role = original(*args)
@@ -132,7 +132,7 @@ def _leads_again(patches: Patches) -> None:
                 leader_id=config.node_id,
                 epoch_start_offset=log.end_offset,
                 check_quorum_deadline_ms=now_ms + config.check_quorum_ms,
-                progress={voter: Progress() for voter in voters.others(config.node_id)},
+                progress={voter: Progress() for voter in log.voters.others(config.node_id)},
                 observers={},
                 fetched_voters=set(),
             )
@@ -147,11 +147,12 @@ def _stored_epoch_trusted(patches: Patches) -> None:
 
     def make(original: Original) -> Original:
         def initial_role(*args: Any) -> Any:
-            config, voters, log, stored, rng, now_ms = args
+            config, log, stored, rng, now_ms = args
             if stored.epoch >= log.last_epoch:
                 return original(*args)
-            older = LogView(start_offset=Offset(0), end_offset=Offset(0))
-            return original(config, voters, older, stored, rng, now_ms)
+            start, history = Offset(0), log.voter_history
+            older = LogView(start_offset=start, end_offset=start, voter_history=history)
+            return original(config, older, stored, rng, now_ms)
 
         return initial_role
 

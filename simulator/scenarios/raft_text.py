@@ -128,7 +128,7 @@ def request_text(request: m.RaftRequest) -> str:
         case m.BeginQuorumEpochRequest():
             return f"BeginQuorumEpoch epoch={request.leader_epoch}"
         case m.EndQuorumEpochRequest():
-            preferred = ",".join(map(str, request.preferred_candidates)) or "-"
+            preferred = ",".join(map(key_text, request.preferred_candidates)) or "-"
             return f"EndQuorumEpoch epoch={request.leader_epoch} preferred={preferred}"
         case m.FetchRequest():
             return (
@@ -269,7 +269,7 @@ def _parse_voter_request(
             cluster_id=cluster_id,
             leader_id=sender,
             leader_epoch=epoch,
-            preferred_candidates=tuple(NodeId(i) for i in command.numbers("preferred")),
+            preferred_candidates=tuple(ReplicaKey(NodeId(i)) for i in command.numbers("preferred")),
         )
     voter_id = _optional_id(command, "voter")
     voter_directory_id = _optional_directory(command, "voter_dir")

@@ -64,7 +64,10 @@ def begin(leader, epoch, voter=None):
 
 def end(leader, epoch, preferred):
     return m.EndQuorumEpochRequest(
-        cluster_id="c", leader_id=leader, leader_epoch=epoch, preferred_candidates=preferred
+        cluster_id="c",
+        leader_id=leader,
+        leader_epoch=epoch,
+        preferred_candidates=tuple(map(ReplicaKey, preferred)),
     )
 
 
@@ -312,7 +315,7 @@ def test_resigning_answers_parked_fetches_and_orders_successors():
     effects = made.step(ev.ShutdownRequested(), now)
     refused = [e for e in effects.send if isinstance(e, fx.SendResponse)]
     assert [e.response.error_code for e in refused] == [codes.NOT_LEADER_OR_FOLLOWER] * len(refused)
-    assert made.role.preferred_candidates == (3, 2)
+    assert made.role.preferred_candidates == (ReplicaKey(3), ReplicaKey(2))
     assert [type(e) for e in effects.notify] == [fx.LeaderChanged]
 
 
@@ -435,10 +438,13 @@ def test_majority_maths():
     assert [majority(n) for n in (1, 2, 3, 4, 5)] == [1, 2, 2, 3, 3]
     assert majority_offset([3, 3, None]) == 3
     assert majority_offset([3, None, None]) is None
-    tally = VoteTally(frozenset({1, 2, 3}), frozenset({1}))
+    tally = VoteTally(frozenset(map(ReplicaKey, (1, 2, 3))), frozenset({ReplicaKey(1)}))
     assert tally.result is VoteResult.UNDECIDED
-    assert tally.record(2, granted=True).result is VoteResult.WON
-    assert tally.record(2, granted=False).record(3, granted=False).result is VoteResult.LOST
+    assert tally.record(ReplicaKey(2), granted=True).result is VoteResult.WON
+    assert (
+        tally.record(ReplicaKey(2), granted=False).record(ReplicaKey(3), granted=False).result
+        is VoteResult.LOST
+    )
     assert isinstance(leader()[0].role, Leader)
 
 

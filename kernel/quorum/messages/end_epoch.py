@@ -12,9 +12,9 @@ from kernel.quorum.messages.partition import (
 from raft import messages as raft
 from wire.api_keys import END_QUORUM_EPOCH
 from wire.errors import ErrorCode
-from wire.ids import node_id_of, node_number
+from wire.ids import directory_id_of, directory_uuid, node_id_of, node_number
 from wire.messages import codec
-from wire.types import LeaderEpoch, NodeId
+from wire.types import LeaderEpoch, NodeId, ReplicaKey
 
 if TYPE_CHECKING:
     from kio.schema.end_quorum_epoch.v1.request import EndQuorumEpochRequest
@@ -31,7 +31,8 @@ def request_from_wire(body: "EndQuorumEpochRequest") -> raft.EndQuorumEpochReque
         leader_id=NodeId(partition.leader_id),
         leader_epoch=LeaderEpoch(partition.leader_epoch),
         preferred_candidates=tuple(
-            NodeId(candidate.candidate_id) for candidate in partition.preferred_candidates
+            ReplicaKey(NodeId(each.candidate_id), directory_id_of(each.candidate_directory_id))
+            for each in partition.preferred_candidates
         ),
     )
 
@@ -44,7 +45,10 @@ def request_to_wire(message: raft.EndQuorumEpochRequest) -> codec.Entity:
         leader_id=message.leader_id,
         leader_epoch=message.leader_epoch,
         preferred_candidates=tuple(
-            new.ReplicaInfo(candidate_id=candidate, candidate_directory_id=None)
+            new.ReplicaInfo(
+                candidate_id=candidate.id,
+                candidate_directory_id=directory_uuid(candidate.directory_id),
+            )
             for candidate in message.preferred_candidates
         ),
     )

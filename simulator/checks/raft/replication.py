@@ -55,9 +55,9 @@ class ReplicationChecks:
         if (number, role.epoch) not in self._led:
             self._led[number, role.epoch] = self._machines[number].now().monotonic_ms
         for voter, seen in role.progress.items():
-            if seen.end_offset is not None and self._epochs[voter] < role.epoch:
-                known = f"which knows epoch {self._epochs[voter]}"
-                return f"it counts {voter} in epoch {role.epoch}, {known}"
+            if seen.end_offset is not None and self._epochs[voter.id] < role.epoch:
+                known = f"which knows epoch {self._epochs[voter.id]}"
+                return f"it counts {voter.id} in epoch {role.epoch}, {known}"
         if all(self._epochs[voter] >= role.epoch for voter in self._voters):
             self._known_by_all[number] = role.epoch
         return None

@@ -6,11 +6,14 @@ and nobody else as such, check quorum included; only voters are voted for or fol
 record that would change the set is ever committed.
 """
 
+from collections.abc import Iterable
+
 from raft.core import RaftCore
 from raft.quorum import VoteTally
 from raft.roles import Candidate, Leader, Prospective
 from simulator.checks.metadata.ledger import Ledger
 from simulator.cluster.machine import Machine
+from wire.types import ReplicaKey
 
 
 class VoterChecks:
@@ -41,17 +44,24 @@ class VoterChecks:
         return self._wrong_with_leader(number, role) if isinstance(role, Leader) else None
 
     def _wrong_with_votes(self, votes: VoteTally) -> str | None:
-        if votes.voters != self._voters:
-            return f"it wants the votes of {sorted(votes.voters)}"
-        if not votes.granted | votes.rejected <= self._voters:
-            return f"it counts the votes {sorted(votes.granted)}, {sorted(votes.rejected)}"
+        asked, granted, rejected = map(_ids, (votes.voters, votes.granted, votes.rejected))
+        if asked != self._voters:
+            return f"it wants the votes of {sorted(asked)}"
+        if not granted | rejected <= self._voters:
+            return f"it counts the votes {sorted(granted)}, {sorted(rejected)}"
         return None
 
     def _wrong_with_leader(self, number: int, role: Leader) -> str | None:
         others = self._voters - {number}
-        if role.progress.keys() != others:
-            return f"it tracks {sorted(role.progress)} as the other voters"
-        if not role.fetched_voters <= others:
-            return f"check quorum counts {sorted(role.fetched_voters)}"
+        followers, fetched = _ids(role.progress), _ids(role.fetched_voters)
+        if followers != others:
+            return f"it tracks {sorted(followers)} as the other voters"
+        if not fetched <= others:
+            return f"check quorum counts {sorted(fetched)}"
         tracked = [int(key.id) for key in role.observers if int(key.id) in self._voters]
         return f"it tracks the voters {tracked} as observers" if tracked else None
+
+
+def _ids(keys: Iterable[ReplicaKey]) -> frozenset[int]:
+    """Return the ids: static voters are known by nothing else."""
+    return frozenset([int(key.id) for key in keys])

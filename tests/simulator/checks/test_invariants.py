@@ -55,7 +55,7 @@ def as_leader(machine, epoch):
         leader_id=NodeId(machine.id),
         epoch_start_offset=0,
         check_quorum_deadline_ms=10**9,
-        progress={number: Progress() for number in others},
+        progress={ReplicaKey(number): Progress() for number in others},
         observers={},
         fetched_voters=set(),
     )
@@ -176,7 +176,9 @@ def test_i4_a_vote_for_a_shorter_log(world):
     state_of(candidate).role = Candidate(
         epoch=9,
         voted_key=voted,
-        votes=VoteTally(world.voters, frozenset({candidate.id}), frozenset()),
+        votes=VoteTally(
+            frozenset(map(ReplicaKey, world.voters)), frozenset({ReplicaKey(candidate.id)})
+        ),
         election_deadline_ms=10**9,
     )
     state_of(voter).role = Unattached(epoch=9, voted_key=voted, election_deadline_ms=10**9)
@@ -313,8 +315,9 @@ def test_i10_a_leader_that_counts_who_does_not_know_its_epoch(world):
     store(machine, 9, leader_id=machine.id)
     as_leader(machine, 9)
     voter = leader(world).id
+    key = ReplicaKey(voter)
     role = state_of(machine).role
-    role.progress[voter] = replace(role.progress[voter], end_offset=3)
+    role.progress[key] = replace(role.progress[key], end_offset=3)
     assert f"it counts {voter} in epoch 9" in broken(world, machine, "I10")
 
 

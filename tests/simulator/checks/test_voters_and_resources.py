@@ -43,20 +43,20 @@ def test_nothing_is_wrong_with_a_quiet_world(world):
 def test_i15_a_leader_that_counts_a_stranger(world):
     role = core_of(leader(world)).role
     world.scheduler.now_us += 1_000_000
-    role.progress[STRANGER] = Progress()
+    role.progress[ReplicaKey(STRANGER)] = Progress()
     assert "as the other voters" in wrong_voters(world, leader(world))
 
 
 def test_i15_a_leader_that_lost_a_voter(world):
     role = core_of(leader(world)).role
     world.scheduler.now_us += 1_000_000
-    role.progress.pop(follower(world).id)
+    role.progress.pop(ReplicaKey(follower(world).id))
     assert "as the other voters" in wrong_voters(world, leader(world))
 
 
 def test_i15_check_quorum_counts_an_observer(world):
     world.scheduler.now_us += 1_000_000
-    core_of(leader(world)).role.fetched_voters.add(101)
+    core_of(leader(world)).role.fetched_voters.add(ReplicaKey(101))
     assert "check quorum counts" in wrong_voters(world, leader(world))
 
 
@@ -76,7 +76,9 @@ def test_i15_a_candidate_that_counts_others(world, voters, granted, said):
     core_of(machine)._state.role = Candidate(
         epoch=9,
         voted_key=ReplicaKey(machine.id, None),
-        votes=VoteTally(frozenset(voters), frozenset(granted), frozenset()),
+        votes=VoteTally(
+            frozenset(map(ReplicaKey, voters)), frozenset(map(ReplicaKey, granted)), frozenset()
+        ),
         election_deadline_ms=10**9,
     )
     assert said in wrong_voters(world, machine)

@@ -11,7 +11,7 @@ from tests.simulator.worlds import follower, leader, quiet_world, state_of, stor
 from wire.types import ReplicaKey
 
 FAR = 10**9
-TALLY = VoteTally(frozenset({1, 2, 3}), frozenset({1}), frozenset())
+TALLY = VoteTally(frozenset(map(ReplicaKey, (1, 2, 3))), frozenset({ReplicaKey(1)}))
 
 
 def unattached(epoch, leader_id=None, voted=None):

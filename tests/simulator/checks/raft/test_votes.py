@@ -33,7 +33,9 @@ def campaign(world, machine, epoch):
     state_of(machine).role = Candidate(
         epoch=epoch,
         voted_key=voted,
-        votes=VoteTally(world.voters, frozenset({machine.id}), frozenset()),
+        votes=VoteTally(
+            frozenset(map(ReplicaKey, world.voters)), frozenset({ReplicaKey(machine.id)})
+        ),
         election_deadline_ms=10**9,
     )
     return voted
@@ -153,7 +155,9 @@ def test_i3_who_asks_for_pre_votes_stays_in_its_epoch(world, monkeypatch):
 
     def bump(state):
         epoch = state.role.epoch + 1
-        votes = VoteTally(world.voters, frozenset({machine.id}), frozenset())
+        votes = VoteTally(
+            frozenset(map(ReplicaKey, world.voters)), frozenset({ReplicaKey(machine.id)})
+        )
         state.become(Unattached(epoch=epoch, election_deadline_ms=10**9))
         state.become(Prospective(epoch=epoch, votes=votes, election_deadline_ms=10**9))
 
