@@ -98,6 +98,8 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     retry_backoff_ms: int = 20
     fetch_max_bytes: int = 1024 * 1024
     fetch_snapshot_max_bytes: int = 1024 * 1024
+    kraft_version_max: int = 0
+    """Highest kraft.version that this node supports, as its VotersRecord entry says."""
     can_vote: bool = True
     """False on broker-only nodes: an observer even when the voters list names its id."""
     evidence: bool = True

@@ -378,7 +378,7 @@ class RaftCore:
             assert high_watermark <= log.end_offset, "INV-HW-1"
         if state.parked:
             assert type(role) is Leader, f"only a leader parks fetches {role=}"
-        if not state.is_voter:
+        if not state.is_voter and not (state.log.kraft_version > 0 and type(role) is Leader):
             assert isinstance(role, _ROLES_OF_OBSERVERS), f"{role=}"
         if not state.may_become_candidate and state.shutdown_deadline_ms is None:
             assert not isinstance(role, Prospective | Candidate | Leader), f"INV-DISK-1 {role=}"

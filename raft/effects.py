@@ -10,7 +10,16 @@ from typing import final
 import msgspec
 
 from raft.messages import FetchRequest, RaftRequest, RaftResponse
-from wire.types import LeaderAndEpoch, LeaderEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from raft.voter_history import Membership
+from wire.types import (
+    Endpoint,
+    LeaderAndEpoch,
+    LeaderEpoch,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    ReplicaKey,
+)
 
 
 class PersistElection(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,13 +31,17 @@ class PersistElection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AppendLeaderChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Append the control batch that starts an epoch: one LeaderChange record at `base_offset`."""
+    """Append the one control batch that starts an epoch: LeaderChange at `base_offset`, and more.
+
+    With a membership its KRaftVersionRecord and VotersRecord follow (KIP-853).
+    """
 
     base_offset: Offset
     epoch: LeaderEpoch
     leader_id: NodeId
     voters: tuple[NodeId, ...]
     granting_voters: tuple[NodeId, ...]
+    membership: Membership | None = None
 
 
 class AppendBatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +94,8 @@ class SendRequest(msgspec.Struct, frozen=True, kw_only=True):
     destination_id: NodeId
     correlation_id: int
     request: RaftRequest
+    endpoint: Endpoint | None = None
+    """Address to send to; None = as configured (kraft.version 0) or as before."""
 
 
 @final

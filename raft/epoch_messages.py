@@ -24,7 +24,8 @@ def on_begin_request(state: RaftState, reply_token: int, request: BeginQuorumEpo
         return
     error = _sender_error(state, request.leader_id, request.leader_epoch)
     if error == error_codes.NONE:
-        state.observe(request.leader_id, request.leader_epoch)
+        named = request.leader_endpoints[0] if request.leader_endpoints else None
+        state.observe(request.leader_id, request.leader_epoch, named)
         error = voter_key_error(state, request.voter_id, request.voter_directory_id)
     state.answer_voter(reply_token, BeginQuorumEpochResponse, error)
 

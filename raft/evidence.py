@@ -73,11 +73,8 @@ class FastElection:
 
     @property
     def _is_on(self) -> bool:
-        return self._config.evidence and self._is_voter
-
-    @property
-    def _is_voter(self) -> bool:
-        return self._config.can_vote and self._log.voters.is_voter(self._key)
+        config = self._config
+        return config.evidence and config.can_vote and self._log.voters.is_voter(self._key)
 
     # ---- adding evidence -----------------------------------------------------------------------
 
@@ -101,7 +98,7 @@ class FastElection:
 
     def note_leaderless(self, role: Role, voter_id: NodeId, now_ms: int) -> None:
         """Count a voter without a known leader; a majority of them is evidence, once."""
-        if self._leaderless is None or not self._is_voter:
+        if self._leaderless is None:
             return
         self._leaderless.add(voter_id)
         if len(self._leaderless) + 1 > len(self._log.voters) // 2:

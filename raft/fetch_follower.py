@@ -11,7 +11,7 @@ from raft import error_codes
 from raft.config import DISK_FULL_RETRY_MS
 from raft.effects import AppendFetched, TruncateLog
 from raft.events import Appended, Flushed
-from raft.fetch_leader import release_parked, update_high_watermark
+from raft.fetch_leader import follow_voters, release_parked, update_high_watermark
 from raft.messages import FetchRequest, FetchResponse, FetchSnapshotRequest
 from raft.roles import Follower, Leader, SnapshotDownload, Unattached
 from raft.state import PendingAppend, RaftInvariantError, RaftState
@@ -183,6 +183,8 @@ def on_appended(state: RaftState, event: Appended) -> None:
         assert event.last_epoch == log.last_epoch, f"{event=} {log.describe()}"
     if type(state.role) is Leader:
         assert pending is None, f"INV-APPEND-1 {event=}"
+        if event.voter_records:
+            follow_voters(state)
         release_parked(state, log.written_end_offset)
     elif pending is not None:
         _take_high_watermark(state, pending.high_watermark)

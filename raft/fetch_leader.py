@@ -186,6 +186,20 @@ def _note_contact(state: RaftState, role: Leader, voter: ReplicaKey) -> None:
         role.check_quorum_deadline_ms = state.now_ms + state.config.check_quorum_ms
 
 
+def follow_voters(state: RaftState) -> None:
+    """Track the replicas by the voter set of a record just written (KIP-853).
+
+    A promoted observer keeps its progress, a removed voter too, as an observer.
+    """
+    role = state.role
+    assert type(role) is Leader, f"{role=}"
+    known = role.observers | role.progress
+    role.progress = {key: known.get(key, Progress()) for key in state.others}
+    role.observers = {key: seen for key, seen in known.items() if key not in role.progress}
+    role.fetched_voters &= role.progress.keys()
+    update_high_watermark(state)
+
+
 def update_high_watermark(state: RaftState) -> None:
     """Advance the high watermark to the majority's offset, then answer parked fetches."""
     role = state.role

@@ -37,8 +37,12 @@ def poll(state: RaftState) -> None:
 
 
 def _poll_leader(state: RaftState, role: Leader) -> None:
-    """Resign when the check-quorum timer expires; a sole voter has no fetches to wait for."""
-    if role.check_quorum_deadline_ms <= state.now_ms and not state.is_only_voter:
+    """Resign when the check-quorum timer expires; a sole voter has no fetches to wait for.
+
+    A leader that is no voter any more resigns when that is committed.
+    """
+    is_lost = role.check_quorum_deadline_ms <= state.now_ms and not state.is_only_voter
+    if is_lost or (not state.is_voter and state.is_voter_set_committed):
         resign(state)
 
 

@@ -74,7 +74,7 @@ def _handle(
         response.error_code == error_codes.UNKNOWN_LEADER_EPOCH
     ):
         return _stale(state, source_id, request, response)
-    state.observe(response.leader_id, response.leader_epoch)
+    state.observe(response.leader_id, response.leader_epoch, response.leader_endpoint)
     if state.role is not before:
         _note_leaderless(state, source_id, response)
         return True  # connections were reset; the rest of the response is for the old role

@@ -11,7 +11,7 @@ import msgspec
 
 from raft.progress import Progress
 from raft.quorum import VoteTally
-from wire.types import LeaderEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from wire.types import Endpoint, LeaderEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 
 
 @final
@@ -31,6 +31,8 @@ class Prospective(msgspec.Struct, kw_only=True):
 
     epoch: LeaderEpoch
     leader_id: NodeId | None = None
+    leader_endpoint: Endpoint | None = None
+    """As of the Follower that it was and may be again."""
     voted_key: ReplicaKey | None = None
     votes: VoteTally
     election_deadline_ms: int
@@ -84,6 +86,8 @@ class Follower(msgspec.Struct, kw_only=True):
 
     epoch: LeaderEpoch
     leader_id: NodeId
+    leader_endpoint: Endpoint | None = None
+    """As the leader was named; None at a start: then it is that of the voter set."""
     voted_key: ReplicaKey | None = None
     fetch_deadline_ms: int
     has_fetched: bool = False

@@ -120,6 +120,12 @@ class RaftState:
         return self.config.can_vote and self.log.voters.is_voter(self.self_key)
 
     @property
+    def is_voter_set_committed(self) -> bool:
+        """True if the record that set the voters is below the high watermark."""
+        offset = self.log.voter_history.latest_offset
+        return offset is None or offset < (self.high_watermark or 0)
+
+    @property
     def is_only_voter(self) -> bool:
         """True if this node is the only voter of the quorum."""
         return self.is_voter and len(self.log.voters) == 1
@@ -159,8 +165,29 @@ class RaftState:
         """Endpoint of the leader for responses, which carry no listener name."""
         if self.role.leader_id == self.config.node_id:
             return self._own_endpoint
-        endpoint = self.voters.endpoint(self.role.leader_id)
+        endpoint = self.other_leader_endpoint
         return None if endpoint is None else _without_listener(endpoint)
+
+    @property
+    def other_leader_endpoint(self) -> Endpoint | None:
+        """Endpoint of another node that leads: as it named it, else as a voter has it."""
+        role = self.role
+        named = role.leader_endpoint if isinstance(role, Follower | Prospective) else None
+        return named or self.voters.endpoint(role.leader_id)
+
+    @property
+    def is_dynamic(self) -> bool:
+        """True if addresses are not those of the configuration: level 1, or no voter is known."""
+        return self.log.kraft_version > 0 or not self.voters
+
+    def endpoint_of(self, leader_id: NodeId, named: Endpoint | None) -> Endpoint | None:
+        """Return the endpoint by which to follow a leader; `named` is that of the message.
+
+        Static voters follow each other alone: there the endpoint in a message is not used.
+        """
+        if named is not None and self.is_dynamic:
+            return named
+        return self.voters.endpoint(leader_id)
 
     def new_election_deadline_ms(self) -> int:
         """Return the expiry of an election timer that starts now."""
@@ -178,9 +205,17 @@ class RaftState:
         self.wake_at(now_ms + config.request_timeout_ms)  # else a lost response stalls this node
         self.effects.send.append(
             SendRequest(
-                destination_id=destination_id, correlation_id=correlation_id, request=request
+                destination_id=destination_id,
+                correlation_id=correlation_id,
+                request=request,
+                endpoint=self._address_of(destination_id) if self.is_dynamic else None,
             )
         )
+
+    def _address_of(self, destination_id: NodeId) -> Endpoint | None:
+        if destination_id == self.role.leader_id:
+            return self.other_leader_endpoint
+        return self.voters.endpoint(destination_id)
 
     def wake_at(self, at_ms: int) -> None:
         """Schedule a step at or before `at_ms`, at which a request is due."""
@@ -314,47 +349,50 @@ class RaftState:
             )
         )
 
-    def become_follower(self, epoch: LeaderEpoch, leader_id: NodeId) -> None:
-        """Follow `leader_id`, which must be another voter."""
+    def become_follower(self, epoch: LeaderEpoch, leader_id: NodeId, endpoint: Endpoint) -> None:
+        """Follow `leader_id`, another node, by its endpoint; it need not be a voter (KIP-853)."""
         assert leader_id != self.config.node_id, "a node does not follow itself"
-        assert self.voters.endpoint(leader_id) is not None, f"{leader_id=} has no endpoint"
         voted_key = self.role.voted_key if epoch == self.role.epoch else None
         self.become(
             Follower(
                 epoch=epoch,
                 leader_id=leader_id,
+                leader_endpoint=endpoint,
                 voted_key=voted_key,
                 fetch_deadline_ms=self.now_ms + self.config.fetch_timeout_ms,
             )
         )
 
-    def observe(self, leader_id: NodeId | None, epoch: LeaderEpoch) -> None:
-        """Adopt the leader and epoch named in a message; a lower epoch is ignored."""
+    def observe(
+        self, leader_id: NodeId | None, epoch: LeaderEpoch, named: Endpoint | None = None
+    ) -> None:
+        """Adopt the leader and epoch of a message, by the endpoint `named` there, if it is used.
+
+        A lower epoch is ignored; a leader without a known endpoint is remembered, not followed.
+        """
         role = self.role
         if epoch < role.epoch:
             return
         is_known = epoch == role.epoch and leader_id == role.leader_id
         if is_known and type(role) is not Unattached:
             return  # the common case: nothing new
-        usable = (
-            leader_id is not None
-            and leader_id != self.config.node_id
-            and self.voters.endpoint(leader_id) is not None
-        )
+        endpoint: Endpoint | None = None
+        if leader_id is not None and leader_id != self.config.node_id:
+            endpoint = self.endpoint_of(leader_id, named)
         if epoch > self.role.epoch:
-            if usable and leader_id is not None:
-                self.become_follower(epoch, leader_id)
+            if endpoint is not None and leader_id is not None:
+                self.become_follower(epoch, leader_id, endpoint)
             else:
-                named = None if leader_id == self.config.node_id else leader_id
-                self.become_unattached(epoch, named)
+                known_id = None if leader_id == self.config.node_id else leader_id
+                self.become_unattached(epoch, known_id)
             return
-        if leader_id is None or not usable:
+        if leader_id is None or endpoint is None:
             return
         known = self.role.leader_id
         if known is not None and known != leader_id:
             raise RaftInvariantError(f"INV-LEADER-1 two leaders in {epoch=}: {known=} {leader_id=}")
         if known is None or isinstance(self.role, Unattached):
-            self.become_follower(epoch, leader_id)
+            self.become_follower(epoch, leader_id, endpoint)
 
     def complete_shutdown(self) -> None:
         """Notify, once, that the process may end."""

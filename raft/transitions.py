@@ -25,11 +25,13 @@ ALLOWED_OBSERVER: Final[Mapping[type[Role], frozenset[type[Role]]]] = {
     Unattached: frozenset({Unattached, Follower}),
     Prospective: frozenset(),
     Candidate: frozenset(),
-    Leader: frozenset(),
+    Leader: frozenset({Unattached, Follower, Resigned}),
     Follower: frozenset({Unattached, Follower}),
     Resigned: frozenset({Unattached, Follower}),
 }
-"""Legal transitions of an observer: never to Prospective, Candidate or Leader."""
+"""Legal transitions of an observer: never to Prospective, Candidate or Leader.
+
+A Leader is one that wrote the record of its own removal (KIP-853)."""
 
 
 def transition(old: Role, new: Role, *, is_voter: bool) -> Role:

@@ -6,6 +6,8 @@ INV-VOTE-1: one vote per epoch, durable before its response. INV-VOTE-2: a stand
 only to a log that is at least as up to date, so an elected leader has all committed records.
 """
 
+from typing import Final
+
 from raft import error_codes
 from raft.effects import AppendLeaderChange
 from raft.events import EpochStart
@@ -21,7 +23,8 @@ from raft.roles import (
     Unattached,
 )
 from raft.state import RaftState
-from raft.voters import replica_order
+from raft.voter_history import BOOTSTRAP_OFFSET, Membership
+from raft.voters import Voter, VoterSet, replica_order
 from wire.types import (
     EPOCH_MAX,
     DirectoryId,
@@ -31,6 +34,9 @@ from wire.types import (
     OffsetAndEpoch,
     ReplicaKey,
 )
+
+EPOCH_START_RECORDS: Final = 3
+"""LeaderChange, KRaftVersion and Voters."""
 
 
 def on_vote_request(state: RaftState, reply_token: int, request: VoteRequest) -> None:
@@ -138,6 +144,7 @@ def become_prospective(state: RaftState) -> None:
         Prospective(
             epoch=role.epoch,
             leader_id=role.leader_id,
+            leader_endpoint=state.other_leader_endpoint,
             voted_key=role.voted_key,
             votes=votes,
             election_deadline_ms=state.new_election_deadline_ms(),
@@ -184,7 +191,8 @@ def _become_leader(state: RaftState) -> None:
         )
     )
     state.log.assign_epoch(EpochStart(role.epoch, start))
-    state.log.extend(Offset(start + 1))
+    membership = _membership_to_write(state)
+    state.log.extend(Offset(start + (1 if membership is None else EPOCH_START_RECORDS)))
     state.effects.persist.append(
         AppendLeaderChange(
             base_offset=start,
@@ -192,8 +200,25 @@ def _become_leader(state: RaftState) -> None:
             leader_id=state.config.node_id,
             voters=state.voters.ids,
             granting_voters=granting,
+            membership=membership,
         )
     )
+
+
+def _membership_to_write(state: RaftState) -> Membership | None:
+    """Return level and voters for the first batch of an epoch; None if the log has them already.
+
+    The log lacks those of the 0-0 checkpoint, which is never sent to others, and what this voter
+    itself has changed: its listeners or its range of kraft.version.
+    """
+    config, history = state.config, state.log.voter_history
+    if history.kraft_version == 0:
+        return None
+    me = Voter(state.self_key, config.listeners, 0, config.kraft_version_max)
+    voters = VoterSet(history.latest.by_id | ({config.node_id: me} if config.listeners else {}))
+    if history.latest_offset != BOOTSTRAP_OFFSET and voters == history.latest:
+        return None
+    return Membership(history.kraft_version, voters)
 
 
 def decide(state: RaftState) -> None:
@@ -215,13 +240,11 @@ def give_up_pre_vote(state: RaftState) -> None:
     role = state.role
     assert isinstance(role, Prospective), f"{role=}"
     is_lost = role.votes.result is VoteResult.LOST
-    if role.leader_id is not None and state.voters.endpoint(role.leader_id) is not None:
-        if role.leader_id == state.config.node_id:
-            state.become_unattached(role.epoch)
-        else:
-            state.become_follower(role.epoch, role.leader_id)
-    else:
+    endpoint = state.other_leader_endpoint
+    if role.leader_id in (None, state.config.node_id) or endpoint is None:
         state.become_unattached(role.epoch)
+    else:
+        state.become_follower(role.epoch, role.leader_id, endpoint)
     state.fast_election.spend_round(role.epoch, state.now_ms, is_lost=is_lost)
 
 
