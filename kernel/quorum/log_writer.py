@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from kernel.effects import Effect, Exit, Log, LogLevel, RunFlush
 from kernel.kraft_version import unsupported_kraft_version
 from kernel.quorum.snapshot_download import SnapshotDownloads
-from metadata.control_records import LeaderChange, LeaderChangeVoter, encode_control
+from kernel.quorum.voter_records import epoch_start_batch, voter_records
 from network.clock import Clock
 from network.timers import FULL_DISK
 from raft import effects as raft
@@ -34,7 +34,7 @@ from storage.logs.flush_plan import FlushPlan
 from storage.logs.log import AppendInfo
 from storage.logs.log import Log as StoredLog
 from storage.space_reserve import SpaceReserve
-from wire.batches.batch import encode_batch, encode_control_batch
+from wire.batches.batch import encode_batch, iterate_batches
 from wire.types import LeaderEpoch, Offset
 
 RETRY_MS: Final = 500
@@ -134,7 +134,10 @@ class LogWriter:
                 batch = encode_batch(effect.values, effect.base_offset, effect.epoch, now_ms)
                 return self._append_own(batch, effect.base_offset, core)
             case raft.AppendLeaderChange():
-                return self._append_own(self._leader_change(effect), effect.base_offset, core)
+                start = epoch_start_batch(effect, self._clock.wall_ms)
+                appended = self._append_own(start, effect.base_offset, core)
+                records = voter_records(iterate_batches(start))
+                return replace(appended, voter_records=tuple(records))
             case raft.PersistElection():
                 self._quorum_state.write(
                     ElectionState(effect.epoch, effect.leader_id, effect.voted_key)
@@ -164,19 +167,7 @@ class LogWriter:
         self.needs_flush = True
         return self._appended(appended, core)
 
-    def _leader_change(self, effect: raft.AppendLeaderChange) -> bytes:
-        record = encode_control(
-            LeaderChange(
-                leader_id=effect.leader_id,
-                voters=tuple(LeaderChangeVoter(voter_id=voter) for voter in effect.voters),
-                granting_voters=tuple(
-                    LeaderChangeVoter(voter_id=voter) for voter in effect.granting_voters
-                ),
-            )
-        )
-        return encode_control_batch([record], effect.base_offset, effect.epoch, self._clock.wall_ms)
-
-    def _append_own(self, batch: bytes, base_offset: Offset, core: RaftCore) -> events.Event:
+    def _append_own(self, batch: bytes, base_offset: Offset, core: RaftCore) -> events.Appended:
         appended = self.log.append(batch, base_offset)
         self._timestamps.append((Offset(appended.end_offset), self._clock.wall_ms))
         self.needs_flush = True

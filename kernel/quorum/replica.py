@@ -185,6 +185,9 @@ class Replica:
     def _send_request(self, effect: raft.SendRequest) -> None:
         destination_id, correlation_id = effect.destination_id, effect.correlation_id
         api_key, body = table.request_to_wire(effect.request)
+        endpoint = effect.endpoint
+        if endpoint is not None:
+            self._peers.set_address(destination_id, (endpoint.host, endpoint.port))
         self._peers.send(
             destination_id,
             Channel.RAFT,
