@@ -75,7 +75,7 @@ class Appended(msgspec.Struct, frozen=True, kw_only=True):
     generation: int
     epochs: tuple[EpochStart, ...] = ()
     voter_records: tuple[VoterRecord, ...] = ()
-    """What the control records of the append say about the voters, ascending by offset."""
+    """Voters and levels of the control records in the append, ascending by offset."""
     is_disk_full: bool = False
     """True if none of the fetched records could be written: as DiskFull, and fetching pauses."""
 

@@ -164,6 +164,7 @@ def _track(state: RaftState, request: FetchRequest, wall_ms: int) -> None:
     end = state.log.end_offset
     voter = state.voters.key_of(replica_id, request.replica_directory_id)
     if voter is not None:
+        assert voter in role.progress, f"{voter=} {role=}"
         seen = role.progress[voter]
         role.progress[voter] = fetched(seen, request.fetch_offset, end, state.now_ms, wall_ms)
         _note_contact(state, role, voter)
@@ -193,6 +194,7 @@ def follow_voters(state: RaftState) -> None:
     """
     role = state.role
     assert type(role) is Leader, f"{role=}"
+    assert not role.observers.keys() & role.progress.keys(), f"{role=}"
     known = role.observers | role.progress
     role.progress = {key: known.get(key, Progress()) for key in state.others}
     role.observers = {key: seen for key, seen in known.items() if key not in role.progress}

@@ -84,5 +84,6 @@ def own_tally(voters: VoterSet, key: ReplicaKey, rejected_id: NodeId | None = No
     own = voters.key_of(key.id, key.directory_id)
     assert own is not None, f"{key=} does not vote"
     keys = frozenset(voters.keys)
+    assert own in keys, f"{own=} {keys=}"
     rejected = frozenset([voter for voter in keys if voter.id == rejected_id and voter != own])
     return VoteTally(keys, frozenset({own}), rejected)

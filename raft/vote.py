@@ -214,6 +214,7 @@ def _membership_to_write(state: RaftState) -> Membership | None:
     config, history = state.config, state.log.voter_history
     if history.kraft_version == 0:
         return None
+    assert config.node_id in history.latest.by_id, f"an elected node votes {history=}"
     me = Voter(state.self_key, config.listeners, 0, config.kraft_version_max)
     voters = VoterSet(history.latest.by_id | ({config.node_id: me} if config.listeners else {}))
     if history.latest_offset != BOOTSTRAP_OFFSET and voters == history.latest:

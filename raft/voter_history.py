@@ -32,7 +32,7 @@ class KRaftVersionAt(msgspec.Struct, frozen=True):
 
 
 VoterRecord = VotersAt | KRaftVersionAt
-"""What a control record says about the voters, with its offset."""
+"""Voters or level of a control record, with its offset."""
 
 
 class Membership(msgspec.Struct, frozen=True):
@@ -104,6 +104,7 @@ class VoterHistory(msgspec.Struct, frozen=True):
 
     def restarted(self, end_offset: Offset, membership: Membership) -> "VoterHistory":
         """Return the history of a log that restarts at a snapshot with these records."""
+        assert end_offset > 0, "0-0 is no snapshot of the log"
         last = end_offset - 1
         level, voters = membership.kraft_version, membership.voters
         return VoterHistory(
