@@ -112,7 +112,7 @@ DATA = {
     "idem-0": ("00000000000000000000.index", 0, "index_beyond_end", "error"),
     "txn-0": ("00000000000000000085.snapshot", 2, "producer_snapshot_crc", "error"),
     "comp-0": ("00000000000000000084.txnindex", 0, "txnindex_size", "error"),
-    "startoff-0": ("partition.metadata", 0, "partition_metadata_missing", "warn"),
+    "startoff-0": ("partition.metadata", 0, "partition_metadata_missing", "error"),
 }
 REMOVED = {
     "java-gzip-0": "00000000000000000000.index",
@@ -224,6 +224,72 @@ def test_the_clean_shutdown_file(tmp_path: Path) -> None:
     assert places(audited(root)) - places(before) == {
         (".kafka_cleanshutdown", 0, "clean_shutdown_garbled")
     }
+
+
+@pytest.mark.parametrize("name", ["meta-missing", "snapshot-odd-name"])
+def test_what_a_node_does_not_start_with_is_an_error(name: str, tmp_path: Path) -> None:
+    """Kafka exits with 1."""
+    root = copied(STORAGE / "static", tmp_path / "log", STORAGE / "bad" / name)
+    for path in cases("bad")[name]:
+        (root / path).unlink()
+    found = [one for one in audited(root) if one.check == expected_of(name)[2]]
+    assert [one.severity for one in found] == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("name", "severity"),
+    [
+        ("foo.checkpoint", "error"), ("00000000000000000001-000000001x.checkpoint", "error"),
+        ("0000000000000000000x-0000000001.checkpoint", "error"),
+        ("00000000000000000001-0000000001-old.checkpoint", "info"), ("foo", "info"),
+    ],
+)  # fmt: skip
+def test_names_beside_the_snapshots_that_kafka_does_not_read(
+    name: str, severity: str, tmp_path: Path
+) -> None:
+    root = copied(STORAGE / "static", tmp_path / "log")
+    (root / "__cluster_metadata-0" / name).write_bytes(b"")
+    (found,) = [one for one in audited(root) if one.check == "unknown_file"]
+    assert found.severity == severity
+    data = copied(GOLDEN / "cli" / "data-log" / "append-time-0", tmp_path / "append-time-0")
+    (data / name).write_bytes(b"")
+    (found,) = [one for one in audited(data) if one.check == "unknown_file"]
+    assert found.severity == "info"
+
+
+def test_zeros_at_the_end_are_cut_by_recovery_which_a_clean_shutdown_spares(tmp_path: Path) -> None:
+    """A broker that shut down cleanly reads them and exits; a metadata log is always recovered."""
+    data = tmp_path / "data"
+    copied(GOLDEN / "cli" / "data-log" / "append-time-0", data / "append-time-0")
+    metadata = copied(STORAGE / "static", tmp_path / "static")
+    for path, root in ((data / "append-time-0" / FIRST, data), (
+        metadata / "__cluster_metadata-0" / LAST, metadata,
+    )):  # fmt: skip
+        with path.open("ab") as file:
+            file.write(bytes(300))
+        (found,) = [one for one in audited(root) if one.check == "zero_tail"]
+        assert (found.severity, found.length) == ("warn", 300)
+        (root / ".kafka_cleanshutdown").write_bytes(b"")
+        (found,) = [one for one in audited(root) if one.check == "zero_tail"]
+        assert found.severity == ("error" if root == data else "warn")
+
+
+def test_a_partition_without_its_topic_id_is_an_error_beside_the_metadata_log(
+    tmp_path: Path,
+) -> None:
+    """A broker renames it -stray; the metadata log's id is known."""
+    root = copied(STORAGE / "static", tmp_path / "log")
+    (root / "__cluster_metadata-0" / "partition.metadata").unlink(missing_ok=True)
+    (found,) = [one for one in audited(root) if one.check == "partition_metadata_missing"]
+    assert found.severity == "warn"
+
+
+def test_a_line_names_topic_and_partition_also_of_a_file_above_them(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    copied(GOLDEN / "cli" / "data-log" / "append-time-0", root / "append-time-0")
+    (root / "replication-offset-checkpoint").write_text("0\n1\nappend-time 0 999999\n")
+    (found,) = [one for one in audited(root) if one.check == "checkpoint_beyond_end"]
+    assert " checkpoint_beyond_end append-time-0 offset 999999: " in found.line()
 
 
 @pytest.mark.parametrize("scenario", ["kraft-upgrade", "single", "static"])

@@ -122,7 +122,9 @@ def test_a_segment_that_is_no_file(here: Path, capsys, job: str) -> None:
         os.mkfifo(path)  # opening it to read would wait for a writer
     if job == "audit":
         assert main([job, "--input", "in"]) == 1
-        assert f"{path}:0 unreadable: not a regular file" in capsys.readouterr().err
+        assert (
+            f"{path}:0 unreadable {path.parent.name}: not a regular file" in capsys.readouterr().err
+        )
     else:
         assert refused(job, "in", capsys).endswith("not a regular file")
 
@@ -134,7 +136,10 @@ def test_a_segment_that_is_a_link_to_nowhere(here: Path, capsys, job: str) -> No
         path.symlink_to("gone")
     if job == "audit":
         assert main([job, "--input", "in"]) == 1
-        assert f"{path}:0 unreadable: a link that leads nowhere" in capsys.readouterr().err
+        assert (
+            f"{path}:0 unreadable {path.parent.name}: a link that leads nowhere"
+            in capsys.readouterr().err
+        )
     else:
         assert refused(job, "in", capsys).endswith("a link that leads nowhere")
 
@@ -227,7 +232,7 @@ def test_a_segment_that_the_audit_can_not_read_is_a_finding(nobody: Path, capsys
     path.chmod(0)
     as_nobody()
     assert main(["audit", "--input", "in"]) == 1
-    assert f"error {path}:0 unreadable: Permission denied" in capsys.readouterr().err
+    assert f"error {path}:0 unreadable orders-0: Permission denied" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("job", ["compaction", "export", "history"])

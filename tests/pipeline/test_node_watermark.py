@@ -132,10 +132,10 @@ def test_the_audit_takes_what_nodes_know_as_committed(
     command = ["audit", "--input", str(tmp_path), "--inspect", url(server, 1), url(server, 2)]
     server.answers = {"/n1/v1/quorum": view(1, 671), "/n2/v1/quorum": view(2, 671)}
     assert main(command) == 1
-    assert "replica_epoch_diff offset 670" in capsys.readouterr().err
+    assert "replica_epoch_diff __cluster_metadata-0 offset 670" in capsys.readouterr().err
     server.answers = {"/n1/v1/quorum": view(1, 671), "/n2/v1/quorum": view(2, 670)}
     main(command)
     shown = capsys.readouterr().err
     assert "replica_" not in shown
     assert "info" in shown
-    assert "divergent_tail offset 670" in shown
+    assert "divergent_tail __cluster_metadata-0 offset 670" in shown

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.core.audit.check_segment import check_file
+from pipeline.core.audit.check_segment import CLEAN_SHUTDOWN_NAME, check_file
 from pipeline.core.audit.findings import ERROR, INFO, WARN, Finding
 from pipeline.core.reading.discovery import BOOTSTRAP_NAME, PartitionFiles, SegmentFile
 from storage.checkpoints.checkpoint_files import (
@@ -19,7 +19,6 @@ from storage.errors import CorruptFileError
 from storage.log_dir.meta_properties import META_PROPERTIES_NAME, decode_meta_properties
 from wire.types import METADATA_TOPIC_NAME
 
-CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"
 _OFFSET_FILES: Final = (RECOVERY_POINT_NAME, HIGH_WATERMARK_NAME, LOG_START_NAME)
 
 
@@ -57,7 +56,7 @@ def _meta_properties(directory: str, node_id: int | None) -> list[Finding]:
     try:
         content = Path(path).read_bytes()
     except FileNotFoundError:
-        return found(WARN, "meta_properties_missing", detail="the node is not known")
+        return found(ERROR, "meta_properties_missing", detail="Kafka does not start without it")
     except OSError as error:
         return found(ERROR, "unreadable", detail=str(error.strerror))
     try:

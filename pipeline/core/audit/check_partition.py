@@ -330,11 +330,17 @@ class _Checker:
                 path = f"{self.copy.directory}/{name}"
                 self.findings += check_producer_snapshot(path, self.logs[-1].file)
             elif not self._is_known(name, suffix):
-                self.add(INFO, "unknown_file", name, detail="nothing that a node writes")
+                severity = ERROR if self._stops_a_node(name) else INFO
+                self.add(severity, "unknown_file", name, detail="nothing that a node writes")
         if PARTITION_METADATA_NAME not in names:
             if self.logs and len(self.logs) == len(bases):
-                self.add(WARN, "partition_metadata_missing", PARTITION_METADATA_NAME,
-                         detail="the topic id is not known")  # fmt: skip
+                # the metadata log's id is known without it; a broker takes others for stray ones
+                severity, detail = (
+                    (WARN, "a node writes it anew") if self._is_metadata
+                    else (ERROR, "the topic id is not known: a broker renames the directory -stray")
+                )  # fmt: skip
+                self.add(severity, "partition_metadata_missing", PARTITION_METADATA_NAME,
+                         detail=detail)  # fmt: skip
             return
         self._partition_metadata()
 
@@ -343,6 +349,16 @@ class _Checker:
             return parse_snapshot_name(name) is not None
         is_segment_file = suffix in _SEGMENT_SUFFIXES and name[:20].isdigit()
         return is_segment_file or name in _KNOWN
+
+    def _stops_a_node(self, name: str) -> bool:
+        """Return True for a snapshot's suffix behind what is no snapshot id: Kafka exits there.
+
+        Of the name only the places of offset and epoch are read (org.apache.kafka.snapshot
+        .Snapshots.parse).
+        """
+        if not self._is_metadata or not name.endswith(CHECKPOINT_SUFFIX):
+            return False
+        return not (name[:20].isdigit() and name[21:31].isdigit())
 
     def _partition_metadata(self) -> None:
         name = PARTITION_METADATA_NAME

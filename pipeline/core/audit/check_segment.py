@@ -6,6 +6,7 @@ other by the modules `check_indexes`, `check_partition` and `check_replicas` fro
 """
 
 from collections import Counter
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -42,6 +43,7 @@ from wire.batches.control_records import ControlType, control_type, decode_contr
 from wire.errors import CorruptBatchError
 from wire.types import METADATA_TOPIC_NAME
 
+CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"
 _RESERVED_BITS: Final = 0xFF80
 _IN_ORDER: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 _INT32: Final = 1 << 31
@@ -306,7 +308,7 @@ class _Walk:
             severity = INFO
         elif self._is_zero(fault):
             check = "zero_tail"
-            severity = WARN if self.file.is_last else ERROR
+            severity = WARN if self._is_cut_by_a_node() else ERROR
         damaged = table.damaged
         epoch = int(damaged.headers["leader_epoch"][0]) if damaged is not None else None
         self.add(severity, check, fault.position, length=fault.length, offset=fault.base_offset,
@@ -314,6 +316,17 @@ class _Walk:
         self.damaged.append((fault.position, fault.position + fault.length))
         self._next_offset = None
         self._sequences.clear()
+
+    def _is_cut_by_a_node(self) -> bool:
+        """Return True if a node that starts cuts zeros at the end of the file.
+
+        Recovery does, and a clean shutdown spares a broker the recovery: it reads the zeros and
+        exits. The metadata log is recovered at each start (KafkaMetadataLog).
+        """
+        if not self.file.is_last:
+            return False
+        is_metadata = self.file.topic == METADATA_TOPIC_NAME
+        return is_metadata or not Path(self.file.log_directory, CLEAN_SHUTDOWN_NAME).exists()
 
     def _is_zero(self, fault: Fault) -> bool:
         """Return True if the file has only zeros from the fault to its end."""

@@ -38,11 +38,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     def line(self) -> str:
         """Return one line for people."""
         place = f"{self.path}:{self.position}"
+        partition = "" if self.topic is None else f" {self.topic}-{self.partition}"
         offset = "" if self.offset is None else f" offset {self.offset}"
         against = ""
         if self.expected is not None or self.actual is not None:
             against = f" (expected {self.expected}, found {self.actual})"
-        return f"{self.severity} {place} {self.check}{offset}: {self.detail}{against}"
+        return f"{self.severity} {place} {self.check}{partition}{offset}: {self.detail}{against}"
 
 
 class SegmentSummary(msgspec.Struct, frozen=True, kw_only=True):
