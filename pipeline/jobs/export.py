@@ -106,7 +106,7 @@ def run(config: JobConfig) -> JobResult:
     plan = plan_read(options)
     if not plan.packs:
         raise BadInputError(f"{', '.join(config.inputs)}: no segments")
-    for warning in (*plan.warnings, *plan.notes):
+    for warning in (*plan.warnings, *plan.notes, *plan.cut_tails):
         sys.stderr.write(f"{warning}\n")
     pieces = [(piece,) for pack in plan.packs for piece in pack]
     if config.dry_run:
@@ -126,6 +126,7 @@ def run(config: JobConfig) -> JobResult:
             tables={"data": rows, "manifest": len(written)},
             counters={"bytes": plan.bytes, "damaged": damaged},
             findings=damaged + len(plan.warnings),
+            bypassed=plan.cut_tails,
         )
     _show(damages, damaged)
     return publication.result

@@ -75,11 +75,15 @@ class JobConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of a job: rows per table and counters; findings decide the exit code."""
+    """Result of a job: rows per table and counters; findings decide the exit code.
+
+    `bypassed` names what was left out or read around without a loss.
+    """
 
     tables: dict[str, int] = {}
     counters: dict[str, int] = {}
     findings: int = 0
+    bypassed: tuple[str, ...] = ()
 
 
 @contextmanager
@@ -209,6 +213,7 @@ class Publication:
             "tables": self.result.tables,
             "counters": self.result.counters,
             "findings": self.result.findings,
+            "bypassed": self.result.bypassed,
             "seconds": round(time.monotonic() - self._started, 3),
         }
 

@@ -58,7 +58,7 @@ class KraftLogReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return one partition per task; Spark keeps this list while the DataFrame lives."""
         plan = plan_read(self._options)
-        for warning in (*plan.warnings, *plan.notes):
+        for warning in (*plan.warnings, *plan.notes, *plan.cut_tails):
             sys.stderr.write(f"{FORMAT}: {warning}\n")
         return [InputPartition(pack) for pack in plan.packs]
 

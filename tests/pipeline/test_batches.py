@@ -113,7 +113,7 @@ def test_split_set_does_not_change_what_is_damaged() -> None:
 
 def test_zeros_at_the_end_are_a_fault() -> None:
     found = walk(DATA + bytes(300))
-    assert (found[-1].reason, found[-1].position, found[-1].length) == ("old_magic", len(DATA), 300)
+    assert (found[-1].reason, found[-1].position, found[-1].length) == ("zero_tail", len(DATA), 300)
 
 
 def test_resync_finds_the_next_sound_batch_only() -> None:
@@ -144,4 +144,4 @@ def test_the_old_message_format_is_named_and_what_follows_is_read() -> None:
     assert content[rest[0].position + 16] == 2
     assert first.error.length == rest[0].position
     zeros = walk(bytes(300))
-    assert [fault.detail for fault in zeros] == ["the batch cannot be 0 bytes long"]
+    assert [fault.detail for fault in zeros] == ["300 bytes of zeros"]

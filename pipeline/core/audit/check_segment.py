@@ -306,8 +306,7 @@ class _Walk:
             severity, check = INFO, "partial_tail"  # an append in progress, or cut by a crash
         elif check == "vanished":
             severity = INFO
-        elif self._is_zero(fault):
-            check = "zero_tail"
+        elif check == "zero_tail":
             severity = WARN if self._is_cut_by_a_node() else ERROR
         damaged = table.damaged
         epoch = int(damaged.headers["leader_epoch"][0]) if damaged is not None else None
@@ -327,23 +326,6 @@ class _Walk:
             return False
         is_metadata = self.file.topic == METADATA_TOPIC_NAME
         return is_metadata or not Path(self.file.log_directory, CLEAN_SHUTDOWN_NAME).exists()
-
-    def _is_zero(self, fault: Fault) -> bool:
-        """Return True if the file has only zeros from the fault to its end."""
-        if fault.position + fault.length < self.file.size:
-            return False
-        try:
-            with open(self.file.path, "rb") as content:  # noqa: PTH123  # read in parts
-                content.seek(fault.position)
-                left = fault.length
-                while left > 0:
-                    part = content.read(min(left, 1 << 20))
-                    if not part or part.count(0) != len(part):
-                        return False
-                    left -= len(part)
-        except OSError:
-            return False
-        return True
 
 
 def _codec_name(code: int) -> str:

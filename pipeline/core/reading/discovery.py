@@ -20,9 +20,11 @@ from pipeline.core.reading.opening import NO_FILE, input_errors
 from storage.checkpoints.checkpoint_files import (
     HIGH_WATERMARK_NAME,
     LOG_START_NAME,
+    RECOVERY_POINT_NAME,
     decode_lines,
     decode_offsets,
 )
+from storage.checkpoints.flushed_end_file import FLUSHED_END_NAME, decode_flushed_end
 from storage.errors import CorruptFileError
 from storage.log_dir.meta_properties import (
     META_PROPERTIES_NAME,
@@ -93,7 +95,8 @@ class PartitionFiles(msgspec.Struct, frozen=True, kw_only=True):
     """One replica: its segments in offset order and its entries in the checkpoints.
 
     `log_start` and `high_watermark` are None if no checkpoint names the partition; the former
-    also if the files themselves were given: these are read whole.
+    also if the files themselves were given: these are read whole. All below `recovery_point` was
+    flushed: what is torn there was lost later, and no append in progress.
     """
 
     directory: str
@@ -106,6 +109,7 @@ class PartitionFiles(msgspec.Struct, frozen=True, kw_only=True):
     log_start: int | None = None
     high_watermark: int | None = None
     is_cleaned: bool = False
+    recovery_point: int = 0
 
     @property
     def first_offset(self) -> int:
@@ -265,6 +269,7 @@ class _Walk:
             log_start=None if only is not None else home.log_starts.get(key),
             high_watermark=home.high_watermarks.get(key),
             is_cleaned=key in home.cleaned,
+            recovery_point=max(home.recovery_points.get(key, 0), _flushed_end(path)),
         )
 
     def _file(
@@ -349,6 +354,7 @@ class _LogDirectory(msgspec.Struct):
     log_starts: dict[tuple[str, int], int] = {}
     high_watermarks: dict[tuple[str, int], int] = {}
     cleaned: frozenset[tuple[str, int]] = frozenset()
+    recovery_points: dict[tuple[str, int], int] = {}
 
     @classmethod
     def read(cls, path: str, problems: list[str]) -> "_LogDirectory":
@@ -362,6 +368,8 @@ class _LogDirectory(msgspec.Struct):
             problems.append(str(error))
         found.log_starts = _offsets(path, LOG_START_NAME, problems)
         found.high_watermarks = _offsets(path, HIGH_WATERMARK_NAME, problems)
+        # a node takes a damaged one for an empty one
+        found.recovery_points = _offsets(path, RECOVERY_POINT_NAME, [])
         try:
             cleaner = _read(path, CLEANER_NAME)
             lines = decode_lines(*cleaner) if cleaner is not None else []
@@ -369,6 +377,14 @@ class _LogDirectory(msgspec.Struct):
         except (CorruptFileError, ValueError, IndexError) as error:
             problems.append(f"{path}/{CLEANER_NAME}: {error}")
         return found
+
+
+def _flushed_end(directory: str) -> int:
+    """The end that a node of kraftline flushed; 0 without one."""
+    try:
+        return decode_flushed_end(Path(directory, FLUSHED_END_NAME).read_bytes()) or 0
+    except OSError:
+        return 0
 
 
 def _read(directory: str, name: str) -> tuple[bytes, str] | None:

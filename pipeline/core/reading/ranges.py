@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -13,9 +14,11 @@ from pipeline.core.reading.named_partitions import check_named
 from pipeline.core.reading.opening import open_segment
 from pipeline.core.reading.options import EARLIEST, LATEST, Options, Positions
 from pipeline.core.reading.transactions import transaction_state
-from pipeline.core.records.batches import scan
+from pipeline.core.records.batches import Fault, scan
 from pipeline.core.records.decode import RowSelection, decode_batch_py
 from wire.errors import CorruptBatchError
+
+CUT_TAILS: Final = ("short_header", "partial_tail", "zero_tail")
 
 
 class PartitionRange(msgspec.Struct, frozen=True):
@@ -28,8 +31,8 @@ class PartitionRange(msgspec.Struct, frozen=True):
 
 def resolve_ranges(
     listing: Listing, options: Options, limits: Mapping[str, int | None]
-) -> tuple[list[PartitionRange], list[str]]:
-    """Resolve the range of each copy that is read, and warnings about missing data.
+) -> tuple[list[PartitionRange], list[str], list[str]]:
+    """Resolve the range of each copy that is read, warnings about missing data, and cut tails.
 
     Args:
         listing: everything found below the paths.
@@ -45,6 +48,7 @@ def resolve_ranges(
     check_named([(one.topic, one.partition) for one in listing.partitions], options)
     found: list[PartitionRange] = []
     warnings: list[str] = []
+    cut_tails: list[str] = []
     for partition in listing.partitions:
         if partition.directory not in limits:
             continue
@@ -65,8 +69,12 @@ def resolve_ranges(
             include_control=options.include_control,
             aborted=aborted,
         )
-        found.append(PartitionRange(partition, selection, _files(partition, selection)))
-    return found, warnings
+        judged, cut = partition, None
+        if set(partition.segments[-1:]) & set(_files(partition, selection)):
+            judged, cut = judge_tail(partition)
+        cut_tails += [] if cut is None else [cut]
+        found.append(PartitionRange(judged, selection, _files(judged, selection)))
+    return found, warnings, cut_tails
 
 
 def _lower(end: int | None, other: int | None) -> int | None:
@@ -81,23 +89,49 @@ def log_end_offset(file: SegmentFile) -> int:
     return _tail(file)[0]
 
 
+def judge_tail(partition: PartitionFiles) -> tuple[PartitionFiles, str | None]:
+    """Find what a node would cut behind the last batch: a torn batch, or zeros to the end.
+
+    Below the recovery point it is damage: the file is then no longer one that may end so.
+
+    Returns:
+        The partition as it is to be read, and what will be left out of it, None for nothing.
+    """
+    if not partition.segments:
+        return partition, None
+    *others, last = partition.segments
+    try:
+        end, fault = _tail(msgspec.structs.replace(last, is_last=False))
+    except OSError:
+        return partition, None  # the reader reports it, by its mode
+    if fault is None or fault.reason not in CUT_TAILS:
+        return partition, None
+    if end < partition.recovery_point:
+        damaged = msgspec.structs.replace(last, is_last=False)
+        return msgspec.structs.replace(partition, segments=(*others, damaged)), None
+    return partition, (
+        f"{last.path}:{fault.position} {fault.reason}: {fault.length} bytes behind offset {end}"
+        " are left out, as a node cuts them when it starts"
+    )
+
+
 def gap_between(before: SegmentFile, after: SegmentFile) -> str | None:
     """Describe the offsets missing between two neighbouring segments; None without any.
 
     Damage at the end of the first one is reported by the reader instead.
     """
-    end, is_damaged = _tail(before)
-    if end >= after.base_offset or is_damaged:
+    end, fault = _tail(before)
+    if end >= after.base_offset or fault is not None:
         return None
     return f"{before.path}: ends at {end}, the next segment begins at {after.base_offset}"
 
 
-def _tail(file: SegmentFile) -> tuple[int, bool]:
-    """Exclusive end offset, and True if damage follows the last batch."""
+def _tail(file: SegmentFile) -> tuple[int, Fault | None]:
+    """Exclusive end offset, and the damage that follows the last batch."""
     entries = offset_entries(file)
     starts = [position for _, position in entries[-1:]] if entries else []
     for start in [*starts, 0]:
-        end, is_damaged = None, False
+        end, fault = None, None
         with open_segment(file.path) as descriptor:
             for table in scan(
                 descriptor, start, file.size, frozen_size=file.size, validate="header",
@@ -106,9 +140,9 @@ def _tail(file: SegmentFile) -> tuple[int, bool]:
             ):  # fmt: skip
                 if len(table):
                     end = int(table.last_offsets[-1]) + 1
-                is_damaged = table.fault is not None
+                fault = table.fault
         if end is not None or start == 0:
-            return file.base_offset if end is None else end, is_damaged
+            return file.base_offset if end is None else end, fault
     raise AssertionError("the begin of the file is always tried")
 
 

@@ -44,12 +44,14 @@ class ReadPlan(msgspec.Struct, frozen=True):
     """Packs of pieces that a read will process, one per task, and warnings for the user.
 
     `notes` say what is left out without being missing.
+    `cut_tails` names torn batches and zeros at ends of logs: no loss, so no warning of one.
     """
 
     packs: tuple[tuple[Piece, ...], ...]
     warnings: tuple[str, ...]
     listing: Listing
     notes: tuple[str, ...] = ()
+    cut_tails: tuple[str, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -82,7 +84,7 @@ def plan_read(options: Options) -> ReadPlan:
         strict=options.mode == "FAILFAST",
     )
     choice = choose_copies(listing.partitions, options)
-    ranges, warnings = resolve_ranges(listing, options, choice.limits)
+    ranges, warnings, cut_tails = resolve_ranges(listing, options, choice.limits)
     size = sum(file.size for found in ranges for file in found.files)
     max_split = options.max_split_bytes
     if options.min_partitions is not None:
@@ -93,7 +95,7 @@ def plan_read(options: Options) -> ReadPlan:
         pieces += [Piece(split, _selection(split.file, found.selection)) for split in splits]
     packs = _pack(pieces, options, max_split)
     problems = (*listing.problems, *warnings)
-    return ReadPlan(packs, problems, listing, choice.notes)
+    return ReadPlan(packs, problems, listing, choice.notes, tuple(cut_tails))
 
 
 def read_splits(
@@ -201,7 +203,7 @@ class _Reader:
                     yield from self._damage(rows, file, context, None)
                 else:
                     yield rows
-        if table.fault is not None:
+        if table.fault is not None and not is_cut(table.fault, file):
             yield from self._damage(table.fault, file, context, table.damaged)
 
     def _damage(
@@ -222,6 +224,11 @@ class _Reader:
                 return
             column = "position" if is_batch else "batchPosition"
             yield corrupt_row(self.schema, context, fault, position_column=column)
+
+
+def is_cut(fault: Fault, file: SegmentFile) -> bool:
+    """Return True for zeros at the end of a log: a node cuts them when it starts."""
+    return file.is_last and fault.reason == "zero_tail"
 
 
 class _ErrorsFile:

@@ -137,15 +137,18 @@ def replicas(options: Options) -> dict[tuple[str, int], Replica]:
         files = longest(copies, limit)
         end, committed_end = _readable_end(files, limit, options)
         if options.mode == "FAILFAST" and (committed_end is None or end.offset < committed_end):
-            _check_tail(files, end, options)
+            _check_tail(files, end, options, is_below_committed=committed_end is not None)
         chosen[key] = Replica(files, end)
     return chosen
 
 
-def _check_tail(files: PartitionFiles, end: Boundary, options: Options) -> None:
+def _check_tail(
+    files: PartitionFiles, end: Boundary, options: Options, *, is_below_committed: bool
+) -> None:
     """Raise for damage without a sound batch after it, which no range would contain."""
     fault = tail_fault(files, end, options.validate)
-    if fault is not None:
+    is_lost = is_below_committed or end.offset < files.recovery_point
+    if fault is not None and (is_lost or fault.reason != "zero_tail"):
         file = max((one for one in files.segments if one.base_offset <= end.offset),
                    key=lambda one: one.base_offset)  # fmt: skip
         reason = f"{fault.reason}: {fault.detail}"

@@ -50,9 +50,10 @@ _HEADER_RANGE: Final = np.arange(HEADER_BYTES)
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes that are not a sound batch.
 
-    `reason` is one of short_header, partial_tail, bad_length, bad_magic, old_magic, bad_crc,
-    unknown_codec, reserved_attr_bits, record_count_mismatch, bad_records, offset_not_monotone,
-    ts_gt_max, vanished. `position` is in the file, `length` the bytes until reading continues.
+    `reason` is one of short_header, partial_tail, zero_tail (zeros to the end of the file),
+    bad_length, bad_magic, old_magic, bad_crc, unknown_codec, reserved_attr_bits,
+    record_count_mismatch, bad_records, offset_not_monotone, ts_gt_max, vanished. `position` is in
+    the file, `length` the bytes until reading continues.
     """
 
     reason: str
@@ -359,6 +360,8 @@ def _fault_at(
     if window.is_short:
         detail = f"the file ended at {origin + len(buffer)}, not at {window.size}"
         return _fault("vanished", position, left, base_offset, detail), end
+    if reason != "cut" and _is_zero(window, position):
+        return _fault("zero_tail", position, left, base_offset, f"{left} bytes of zeros"), end
     following = _following(window, position, reason)
     length = (following if following is not None else window.size) - position
     if reason == "cut" and following is None:
@@ -392,6 +395,17 @@ def _following(window: Window, position: int, reason: str) -> int | None:
         if after == window.size or _is_sound(window, after) or _is_old_sound(window, after):
             return after
     return _resync(window, position + 1, window.size)
+
+
+def _is_zero(window: Window, position: int) -> bool:
+    """Return True if the file has only zeros from the position to its end."""
+    while position < window.size:
+        buffer, origin = window.at(position)
+        part = buffer[position - origin :]
+        if not part or part.count(0) != len(part):
+            return False
+        position += len(part)
+    return True
 
 
 def _is_sound(window: Window, position: int) -> bool:

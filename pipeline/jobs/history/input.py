@@ -95,7 +95,8 @@ class LogChoice(msgspec.Struct, frozen=True):
     """The copy of the metadata log to read, and its range of offsets.
 
     The range is [start, end); `seed` is the snapshot at `start`, None if the log starts there;
-    `others` are its snapshots up to the end, ascending; for a new history those after `start`.
+    `others` are its snapshots up to the end, ascending; for a new history those after `start`;
+    `bypassed` names the damage that was read around.
     """
 
     partition: PartitionFiles
@@ -105,6 +106,7 @@ class LogChoice(msgspec.Struct, frozen=True):
     others: tuple[SegmentFile, ...]
     is_end_committed: bool
     cluster_id: str | None
+    bypassed: tuple[str, ...] = ()
 
 
 @input_errors()

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from pipeline.core.errors import BadInputError
 from pipeline.core.reading.discovery import discover
 from pipeline.core.reading.options import Options
-from pipeline.core.reading.reader import Piece, plan_read
+from pipeline.core.reading.reader import Piece, ReadPlan, plan_read
 from pipeline.jobs.history import query as history_query
 from pipeline.jobs.history.check import compare_snapshots, print_differences
 from pipeline.jobs.history.continuation import (
@@ -175,7 +175,11 @@ def build(config: JobConfig) -> JobResult:
     if archive is not None:
         choice = archive.check(choice)
     check_snapshots(choice)
-    packs = _packs(log_options(choice))
+    plan = _plan(log_options(choice))
+    packs = list(plan.packs)
+    choice = msgspec.structs.replace(choice, bypassed=(*choice.bypassed, *plan.cut_tails))
+    for line in choice.bypassed:
+        sys.stderr.write(f"{line}\n")
     planned = sum(piece.split.size for pack in packs for piece in pack)
     if config.dry_run:
         offsets = {"start_offset": choice.start, "end_offset": choice.end}
@@ -213,10 +217,9 @@ def _nothing_new(config: JobConfig, archive: Archive, choice: LogChoice) -> JobR
     return JobResult(counters=archive.counters | {"new_records": 0}, findings=len(compared.rows))
 
 
-def _packs(options: Options) -> Packs:
+def _plan(options: Options) -> ReadPlan:
     """Tasks of at most a quarter of the log: metadata logs are small, decoding them is slow."""
-    plan = plan_read(msgspec.structs.replace(options, min_partitions=_SPLITS_MIN))
-    return list(plan.packs)
+    return plan_read(msgspec.structs.replace(options, min_partitions=_SPLITS_MIN))
 
 
 class _Run:
@@ -272,7 +275,9 @@ class _Run:
             "reveal": int(config.arguments.reveal),
             "bytes": sum(piece.split.size for pack in self._packs for piece in pack),
         }  # fmt: skip
-        return JobResult(tables=read | tables, counters=counters, findings=findings)
+        return JobResult(
+            tables=read | tables, counters=counters, findings=findings, bypassed=choice.bypassed
+        )
 
     def _scan(self, options: Options) -> Scanned:
         return merge_scans(self._in_tasks(lambda pack: scan_pieces(pack, options), self._packs))
@@ -284,7 +289,7 @@ class _Run:
 
     def _decode(self, plan: EventPlan, end: int) -> EventCounts:
         options = log_options(self._choice, end)
-        packs = _packs(options) if end < self._choice.end else self._packs
+        packs = list(_plan(options).packs) if end < self._choice.end else self._packs
         seed = self._choice.seed
         found: list[EventCounts] = []
         if seed is not None:
