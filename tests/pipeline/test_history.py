@@ -222,6 +222,25 @@ def test_who_led_and_why(tmp_path, capsys):
     assert (later["leader"], later["since"]["kind"], later["until"]) == (2, "failover", None)
     # half a batch is never seen: 9 lies inside the batch of 8 and 9
     assert history_query.resolve(root, offset=9) == 8
+    inside = history_query.who_led(root, "orders-3", offset=9)
+    assert inside["at_offset"] == 8
+    assert "as of offset 8, where the batch begins that holds 8 and 9; " in inside["text"]
+    assert "as of" not in history_query.who_led(root, "orders-3", offset=8)["text"]
+
+
+def test_as_of_says_for_which_offset_it_answers(tmp_path, monkeypatch):
+    class Rows:
+        """A DataFrame, as far as it is asked."""
+
+        def where(self, condition):
+            assert "valid_from_offset < 8 " in condition
+            return self
+
+        def createOrReplaceTempView(self, name):  # noqa: N802  # Spark's name
+            assert name.endswith("_asof")
+
+    monkeypatch.setattr(history_query, "table", lambda *_: Rows())
+    assert history_query.as_of(None, finished(tmp_path / "h"), offset=9).offset == 8
 
 
 @pytest.mark.parametrize(

@@ -84,13 +84,20 @@ def tables(spark: Any, root: str) -> dict[str, Any]:
     return found
 
 
-def as_of(
-    spark: Any, root: str, *, offset: int | None = None, ts: datetime | None = None
-) -> dict[str, Any]:
+class AsOf(dict[str, Any]):
+    """DataFrames by table; `offset` is the exclusive end that they stand for."""
+
+    def __init__(self, frames: dict[str, Any], offset: int) -> None:
+        super().__init__(frames)
+        self.offset = offset
+
+
+def as_of(spark: Any, root: str, *, offset: int | None = None, ts: datetime | None = None) -> AsOf:
     """Select the rows of every table that are valid at one moment.
 
     Each is also a temporary view NAME_asof. An offset inside a batch means the batch's start,
-    unless the history was built with --intra-batch: half a batch was never visible.
+    unless the history was built with --intra-batch: half a batch was never visible. The result's
+    `offset` is the one that was answered for.
 
     Args:
         spark: a session.
@@ -110,7 +117,7 @@ def as_of(
         )
         rows.createOrReplaceTempView(f"{name}_asof")
         found[name] = rows
-    return found
+    return AsOf(found, end)
 
 
 def resolve(root: str, *, offset: int | None = None, ts: datetime | None = None) -> int:
@@ -245,7 +252,13 @@ def who_led(
         "leader_epoch": state["leader_epoch"], "isr": state["isr"], "since": since,
         "until": until, "controller": epochs[-1]["leader"] if epochs else None,
     }  # fmt: skip
-    return found | {"text": _in_words(found, state)}
+    text = _in_words(found, state)
+    if offset is not None and offset != end:
+        text += (
+            f"\n  as of offset {end}, where the batch begins that holds {offset - 1} and {offset};"
+            " a history built with --intra-batch answers inside batches"
+        )
+    return found | {"text": text}
 
 
 def print_answer(answer: dict[str, Any], *, as_json: bool) -> None:
