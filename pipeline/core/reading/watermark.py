@@ -39,7 +39,7 @@ def committed_copies(
     voting = [copy for copy in copies if copy.node_id in voters]
     if not _is_majority(len({copy.node_id for copy in voting}), len(voters)):
         return None, list(copies)
-    batches = {copy.directory: _batches(copy) for copy in copies}
+    batches = {copy.directory: batches_of(copy) for copy in copies}
     logs = one_log_a_voter((copy.node_id, batches[copy.directory]) for copy in voting)
     last = _last_of_majority(logs, len(voters))
     if last is None:
@@ -134,7 +134,7 @@ def _age(log: set[_Batch]) -> tuple[int, int]:
     return max(((epoch, end) for end, epoch, _ in log), default=(-1, -1))
 
 
-def _batches(copy: PartitionFiles) -> set[_Batch]:
+def batches_of(copy: PartitionFiles) -> set[_Batch]:
     """Return (end offset, epoch, checksum) of every batch."""
     found: set[_Batch] = set()
     for file in copy.segments:

@@ -36,7 +36,6 @@ from pipeline.core.reading.options import Options, parse_options
 from pipeline.core.reading.ranges import log_end_offset
 from pipeline.core.reading.reader import Piece, plan_read, read_splits
 from pipeline.core.reading.watermark import committed_copies
-from pipeline.core.reading.whole_snapshot import check_snapshot
 from pipeline.core.records.schema import schema_of
 from wire.types import METADATA_TOPIC_NAME
 
@@ -96,7 +95,7 @@ class LogChoice(msgspec.Struct, frozen=True):
 
     The range is [start, end); `seed` is the snapshot at `start`, None if the log starts there;
     `others` are its snapshots up to the end, ascending; for a new history those after `start`;
-    `bypassed` names the damage that was read around.
+    `bypassed` names the damage that was read around, `has_others` is True beside other copies.
     """
 
     partition: PartitionFiles
@@ -107,10 +106,13 @@ class LogChoice(msgspec.Struct, frozen=True):
     is_end_committed: bool
     cluster_id: str | None
     bypassed: tuple[str, ...] = ()
+    has_others: bool = False
 
 
 @input_errors()
-def choose_log(inputs: Sequence[str], continue_at: int | None = None) -> LogChoice:
+def choose_log(
+    inputs: Sequence[str], continue_at: int | None = None, without: frozenset[str] = frozenset()
+) -> LogChoice:
     """Choose the copy that reaches back furthest, then the newest: by its last epoch, then its end.
 
     Only copies with the known committed end qualify; to continue an archive, only those
@@ -119,6 +121,7 @@ def choose_log(inputs: Sequence[str], continue_at: int | None = None) -> LogChoi
     Args:
         inputs: paths as `discover` takes them.
         continue_at: the offset at which an archive continues; None for a new history.
+        without: partition directories and snapshots that are not to be read.
 
     Raises:
         BadInputError: no metadata log, or one whose beginning is in no snapshot.
@@ -130,6 +133,9 @@ def choose_log(inputs: Sequence[str], continue_at: int | None = None) -> LogChoi
     if not with_log:
         raise BadInputError(f"{', '.join(inputs)}: no segments of {METADATA_TOPIC_NAME}")
     committed, holding = committed_copies(with_log)
+    holding = [_without(found, without) for found in holding if found.directory not in without]
+    if not holding:
+        raise BadInputError(f"{', '.join(inputs)}: every copy of {METADATA_TOPIC_NAME} is damaged")
     ends = {found.directory: _end_of(found) for found in holding}
     if continue_at is None:
         best, start = _beginning(holding, ends)
@@ -140,7 +146,15 @@ def choose_log(inputs: Sequence[str], continue_at: int | None = None) -> LogChoi
     end = max(end if committed is None else min(committed, end), start)
     above = 0 if continue_at is not None else start
     others = tuple(one for one in best.snapshots if above < one.base_offset <= end)
-    return LogChoice(best, start, end, seed, others, committed is not None, listing.cluster_id)
+    return LogChoice(
+        best, start, end, seed, others, committed is not None, listing.cluster_id,
+        has_others=len(holding) > 1,
+    )  # fmt: skip
+
+
+def _without(copy: PartitionFiles, paths: frozenset[str]) -> PartitionFiles:
+    kept = tuple(one for one in copy.snapshots if one.path not in paths)
+    return msgspec.structs.replace(copy, snapshots=kept)
 
 
 def _beginning(
@@ -198,17 +212,6 @@ def _first_usable(copy: PartitionFiles) -> int | None:
         return 0
     known = [one.base_offset for one in copy.snapshots if one.base_offset >= copy.first_offset]
     return min(known, default=None)
-
-
-@input_errors()
-def check_snapshots(choice: LogChoice) -> None:
-    """Refuse snapshots that were cut.
-
-    Raises:
-        BadInputError: a snapshot is empty, damaged, or lacks its header or footer.
-    """
-    for snapshot in choice.others if choice.seed is None else (choice.seed, *choice.others):
-        check_snapshot(snapshot)
 
 
 def log_options(choice: LogChoice, end: int | None = None) -> Options:

@@ -49,8 +49,6 @@ from pipeline.jobs.history.fold import (
 from pipeline.jobs.history.input import (
     LogChoice,
     Scanned,
-    check_snapshots,
-    choose_log,
     log_options,
     merge_scans,
     scan_pieces,
@@ -63,6 +61,7 @@ from pipeline.jobs.history.packed_lists import numbers_of, whole
 from pipeline.jobs.history.partitions import BucketPlan, fold_bucket
 from pipeline.jobs.history.reports import Surroundings, Timeline, merged_churn
 from pipeline.jobs.history.schema import CLEAR_EVENTS, KEYED_STATES, REPORT_ARROW
+from pipeline.jobs.history.sound_log import choose_sound_log
 from pipeline.jobs.job import JobConfig, JobResult, progress
 from pipeline.jobs.publishing import current_version, publishing_version
 
@@ -171,10 +170,9 @@ def build(config: JobConfig) -> JobResult:
         archive.check_flags(config.arguments)
         # the log of another cluster need not have the next offset
         archive.check_cluster(", ".join(config.inputs), discover(config.inputs).cluster_id)
-    choice = choose_log(config.inputs, before)
+    choice = choose_sound_log(config.inputs, before)
     if archive is not None:
         choice = archive.check(choice)
-    check_snapshots(choice)
     plan = _plan(log_options(choice))
     packs = list(plan.packs)
     choice = msgspec.structs.replace(choice, bypassed=(*choice.bypassed, *plan.cut_tails))
