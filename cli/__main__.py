@@ -1,4 +1,4 @@
-"""Entry point of `python -m cli` and of the installed `kraftline`."""
+"""Entry point of `python -m cli`; `kraftline` and `python -m kraftline` call it too."""
 
 import sys
 

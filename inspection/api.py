@@ -51,7 +51,7 @@ def application(
     app.router.add_get("/v1/metadata/stream", streams.serve, expect_handler=_expectation)
     metrics = NodeMetrics(service.node, service.counts)
     described = _json.encode(document())
-    page = package_files.files("inspection").joinpath("static/index.html").read_bytes()
+    page = package_files.files(__package__).joinpath("static/index.html").read_bytes()
 
     async def scraped() -> bytes:
         """Return all metrics; those of the records are left out while these do not answer."""

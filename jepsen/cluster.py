@@ -72,6 +72,8 @@ class Cluster:
 
     async def start(self) -> None:
         """Start all nodes and wait until they serve."""
+        if not SCRIPT.is_file():
+            raise ClusterError("nodes are started by scripts/quorum, which the source tree has")
         count = str(len(self.nodes))
         settings = [word for setting in self._settings for word in ("--set", setting)]
         await self._do("up", "--nodes", count, "--base-port", str(self._base_port), *settings)

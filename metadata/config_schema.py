@@ -134,7 +134,7 @@ _LINE: Final = msgspec.json.Decoder(ConfigDefinition)
 
 @cache
 def _load(kind: str) -> Definitions:
-    text = files("metadata").joinpath(f"config_definitions/{kind}.jsonl").read_bytes()
+    text = files(__package__).joinpath(f"config_definitions/{kind}.jsonl").read_bytes()
     loaded = [_LINE.decode(line) for line in text.splitlines()]
     definitions = {definition.name: definition for definition in loaded}
     assert len(definitions) == len(loaded), f"{kind}: a name stands twice"

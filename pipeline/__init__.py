@@ -1,6 +1,6 @@
 """Spark jobs over Kafka-format segment files; `core` needs neither Spark nor a JVM.
 
-import pipeline
+import pipeline                       # installed: from kraftline import pipeline
 spark = pipeline.session()            # or any session: pipeline.register(spark)
 spark.read.format("kraft-log").load("DIR").show()
 """

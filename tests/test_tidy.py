@@ -19,6 +19,7 @@ from tests.reach import reaches
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PACKAGES: Final = (
+    "kraftline",
     "wire",
     "raft",
     "metadata",

@@ -43,7 +43,7 @@ class Member:
         words = (bootstrap, self.group, protocol, str(ahead), *topics)
         with self._errors.open("ab") as errors:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "jepsen.groups.member", *words,
+                sys.executable, "-m", f"{__package__}.member", *words,
                 cwd=ROOT, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
                 stderr=errors, limit=LINE_BYTES_MAX, start_new_session=True,
             )  # fmt: skip

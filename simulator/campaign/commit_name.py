@@ -42,6 +42,8 @@ def commit_name() -> str:
 
 
 def _git(*words: str) -> str:
+    if not (ROOT / ".git").exists():
+        return ""  # installed: the repository around it, if there is one, is somebody else's
     command = ["git", "-C", str(ROOT), *words]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603

@@ -20,6 +20,9 @@ from msgspec.structs import replace
 from simulator.campaign.commit_name import UNDER_TEST
 from simulator.campaign.draw import Options
 
+LAYOUT: Final = __name__.removesuffix("simulator.mutants.registry")
+"""What stands before names of packages: nothing, or `kraftline.` in the wheel."""
+
 SHORT: Final = Options(duration_us=10_000_000, write_count=30)
 """Seeds that kill most mutants: ten virtual seconds, all faults."""
 
@@ -77,7 +80,7 @@ class Patches:
             raise MutantError(f"{module.__name__} defines no {name}")
         replacement = self._noted(f"{module.__name__}.{name}", original, make(original))
         for other_name, other in sorted(sys.modules.items()):
-            is_ours = other_name.partition(".")[0] in UNDER_TEST
+            is_ours = other_name.removeprefix(LAYOUT).partition(".")[0] in UNDER_TEST
             if is_ours and vars(other).get(name) is original:
                 self._set(other, name, original, replacement)
 

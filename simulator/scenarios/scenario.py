@@ -176,7 +176,7 @@ def scenario_files(paths: Sequence[Path]) -> list[Path]:
 def main(arguments: Sequence[str]) -> int:
     """Run or rewrite scenarios; 0 when all agree, 1 when one differs, 2 for a broken file."""
     parser = argparse.ArgumentParser(
-        prog="python -m simulator.scenarios.scenario", description=main.__doc__
+        prog=f"python -m {__package__}.scenario", description=main.__doc__
     )
     parser.add_argument("--rewrite", action="store_true", help="store the output as expected")
     parser.add_argument("paths", nargs="+", type=Path, metavar="FILE", help="files or folders")

@@ -8,6 +8,8 @@ import pytest
 
 from cli.jepsen_run import _parse as parsed
 from cli.main import main
+from jepsen import cluster
+from jepsen.cluster import Cluster, ClusterError
 from jepsen.generator import (
     ACTIVE_KEYS,
     OPERATIONS_PER_KEY,
@@ -318,3 +320,10 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path, capsys):
     with pytest.raises(HarnessError, match="is not empty"):
         run(options, print)
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
+
+
+async def test_nodes_are_not_started_without_the_script(monkeypatch, tmp_path):
+    """The wheel has none."""
+    monkeypatch.setattr(cluster, "SCRIPT", tmp_path / "quorum")
+    with pytest.raises(ClusterError, match="which the source tree has"):
+        await Cluster(tmp_path, 1, 11_000).start()

@@ -58,3 +58,8 @@ def test_code_without_a_commit_is_named_by_what_it_is(
         names.add(commit_name.commit_name())
     assert len(names) == 2
     assert all(name.startswith(prefix) for name in names)
+
+
+def test_a_repository_around_the_installed_code_does_not_name_it(monkeypatch):
+    monkeypatch.setattr(commit_name, "ROOT", ROOT / "raft")
+    assert commit_name._git("rev-parse", "--show-prefix") == ""

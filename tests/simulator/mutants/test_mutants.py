@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from msgspec.structs import replace
@@ -19,7 +21,7 @@ from simulator.campaign.campaign import Result, WorkerDiedError, run_one
 from simulator.campaign.run import run_seed
 from simulator.cluster.memory_vfs import MemoryVfs
 from simulator.main import run
-from simulator.mutants import command
+from simulator.mutants import command, registry
 from simulator.mutants import hunt as hunting
 from simulator.mutants.arguments import Count
 from simulator.mutants.catalogue import MUTANTS, NOT_APPLICABLE
@@ -124,6 +126,29 @@ def test_a_target_that_is_gone_is_an_error() -> None:
     )
     with pytest.raises(MutantError, match="has no no_such_method"), gone.apply():
         pass
+
+
+def test_a_function_is_replaced_in_the_modules_of_either_layout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the wheel every package has `kraftline.` before its name."""
+    from raft import vote
+
+    vote_function = vote.on_vote_request
+    users = {name: ModuleType(name) for name in ("raft.one", "kraftline.raft.one", "x.raft.one")}
+    for name, user in users.items():
+        vars(user)["on_vote_request"] = vote.on_vote_request
+        monkeypatch.setitem(sys.modules, name, user)
+    for layout, replaced in (
+        ("", {"raft.one"}),
+        ("kraftline.", {"raft.one", "kraftline.raft.one"}),
+    ):
+        monkeypatch.setattr(registry, "LAYOUT", layout)
+        with ExitStack() as stack:
+            Patches(stack).function(vote, "on_vote_request", lambda original: original)
+            assert {
+                n for n, user in users.items() if user.on_vote_request is not vote_function
+            } == replaced
 
 
 def test_a_replacement_with_other_arguments_is_an_error() -> None:
