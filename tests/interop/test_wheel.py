@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tarfile
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -223,12 +224,25 @@ def running_node(kraftline: Path, folder: Path) -> Iterator[str]:
             cwd=folder, env=environment(), stdout=log, stderr=log,
         )  # fmt: skip
     try:
+        wait_for(kafka, node)
         yield f"127.0.0.1:{kafka}"
         assert node.poll() is None
     finally:
         node.terminate()
         code = node.wait(START_TIMEOUT_S)
     assert code == 0, (folder / "node.log").read_text()
+
+
+def wait_for(port: int, node: subprocess.Popen[bytes]) -> None:
+    """Until the node accepts connections."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port)).close()
+        except ConnectionRefusedError:
+            assert node.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 def check_node(kraftline: Path, folder: Path) -> None:
