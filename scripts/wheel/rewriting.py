@@ -96,6 +96,7 @@ def _strings(
     tree: ast.Module, lines: list[bytes], name: str, modules: Collection[str]
 ) -> Iterator[_Insertion]:
     docstrings = {id(node) for node in _docstrings(tree)}
+    # a part of a template has a position of its own only in Python 3.12
     in_templates = {id(part) for node in ast.walk(tree) for part in _parts_of_template(node)}
     for node in ast.walk(tree):
         _check_arguments(node, name, modules)

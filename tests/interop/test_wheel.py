@@ -29,7 +29,17 @@ PULLED_MB_MAX = 60
 """Without extras: the wheel and the wheels that it pulls in."""
 UNPACKED_MB_MAX = 80
 """The same, installed, without compiled modules: 70 in November 2026."""
-EXTRAS = ("aiokafka", "confluent_kafka", "matplotlib", "numpy", "pandas", "pyarrow", "pyspark")
+EXTRAS = (
+    "_pytest",
+    "aiokafka",
+    "confluent_kafka",
+    "matplotlib",
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "pyspark",
+    "pytest",
+)
 COMMAND_TIMEOUT_S = 300
 START_TIMEOUT_S = 30
 

@@ -38,6 +38,8 @@ NOT_IN_THE_WHEEL = {"tests", "benchmarks", "pyspark_kraft_log"}
         ("a = 'node', 'node.id', 'raft.core!'", "a = 'node', 'node.id', 'raft.core!'"),
         ("a = b'cli.main'", "a = b'cli.main'"),
         ("f(x, 'node'); files(x, 'node')", "f(x, 'node'); files(x, 'node')"),
+        ("f('node', x)", "f('node', x)"),
+        ("from raft.gone import a", "from kraftline.raft.gone import a"),
         ("files(__package__)", "files(__package__)"),
         ("files('os'); import_module('os.raft')", "files('os'); import_module('os.raft')"),
         ("files(*a); files(); files(b)", "files(*a); files(); files(b)"),
@@ -76,6 +78,7 @@ def test_what_names_our_modules_gets_the_package(source: str, expected: str | No
         ("a = r'raft.core'", "'raft.core' is no plain string"),
         ("a = 'raft.' 'core'", "'raft.core' is no plain string"),
         ("a = f'raft.core'", "'raft.core' is no plain string"),
+        ("a = f'{x}' 'raft.core'", "'raft.core' is no plain string"),
         ("from \\\n  raft import core", "two lines"),
     ],
 )
@@ -101,6 +104,7 @@ SMALL = {
     "kraftline/py.typed": "",
     "raft/__init__.py": "",
     "raft/core.py": "from raft import core\nimport other\nt = 'raft.core'\n",
+    "raft/rooms/one.py": "a = 1",
     "raft/words.json": '["raft.core"]',
     "raft/__pycache__/core.pyc": "",
     "raft/.hidden": "",
@@ -120,6 +124,7 @@ def test_packages_lie_in_the_one_of_the_wheel(tmp_path: Path) -> None:
         "kraftline/raft/__init__.py": b"",
         "kraftline/raft/core.py": b"from kraftline.raft import core\nimport other\n"
         b"t = 'kraftline.raft.core'\n",
+        "kraftline/raft/rooms/one.py": b"a = 1",
         "kraftline/raft/words.json": b'["raft.core"]',
     }
     names = [path for path, _ in wheel_files(tmp_path, ["raft"])]
@@ -161,7 +166,7 @@ def test_the_hook_hands_over_rewritten_files_and_cleans_up(tmp_path: Path, folde
     data: dict[str, dict[str, str]] = {"force_include": {}}
     build.initialize("standard", data)
     included = {name: Path(path).read_text() for path, name in data["force_include"].items()}
-    assert len(included) == 6
+    assert len(included) == 7
     assert included["kraftline/raft/core.py"].startswith("from kraftline.raft import core\n")
     assert len(list(folder.iterdir())) == 1
     build.finalize("standard", data, "")
