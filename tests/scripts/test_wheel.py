@@ -1,4 +1,4 @@
-"""The wheel's one package: rewritten sources, which files go in, the hook, the lists of packages."""
+"""The one package of the wheel: rewritten sources, the files, the hook, the lists of packages."""
 
 import tomllib
 from pathlib import Path, PurePosixPath
