@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +17,9 @@ def packages() -> list[str]:
     found = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests"}
     text = LAYERS.read_text(encoding="utf-8")
     layers = text[text.index("layers = [") :]
-    return sorted(found, key=lambda name: (-layers.find(name), name))
+    words = re.findall(r"\w+", layers[: layers.index("]")])
+    depth = {name: words.index(name) if name in words else -1 for name in found}
+    return sorted(found, key=lambda name: (-depth[name], name))
 
 
 def lines(package: str) -> list[str]:

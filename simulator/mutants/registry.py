@@ -21,7 +21,7 @@ from simulator.campaign.commit_name import UNDER_TEST
 from simulator.campaign.draw import Options
 
 LAYOUT: Final = __name__.removesuffix("simulator.mutants.registry")
-"""What stands before names of packages: nothing, or `kraftline.` in the wheel."""
+"""The beginning of the names of all packages: nothing, or `kraftline.` in the wheel."""
 
 SHORT: Final = Options(duration_us=10_000_000, write_count=30)
 """Seeds that kill most mutants: ten virtual seconds, all faults."""

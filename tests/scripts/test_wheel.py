@@ -153,7 +153,7 @@ def hook(root: Path, packages: list[str]) -> OnePackageHook:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the hook makes its temporary folder."""
+    """The folder of temporary folders."""
     made = tmp_path / "temporary"
     made.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(made))
