@@ -1,37 +1,26 @@
 """`kraftline dev`: a cluster for development in the foreground; its folder goes with it."""
 
-import json
-import signal
 import sys
-import threading
 from argparse import Namespace
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Final
 
-from cli.arguments import Parser, UsageError, integer, shortened
-from testing import Cluster, ClusterError, SettingsError, WarmError
-from testing.settings import NODES_MAX
+from cli.arguments import Parser, UsageError, integer
 
-LOOK_S: Final = 1.0
-"""Time after which the end of a node is noticed."""
+NODES_MAX: Final = 9
+"""As in testing.settings, which is loaded when a cluster starts."""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the cluster until a signal; return the exit code."""
-    options = _parse(arguments)
     try:
-        cluster = cluster_of(options)
-        ended = threading.Event()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda *_: ended.set())
-        return serve(cluster, ended.wait, as_json=options.json)
-    except (UsageError, SettingsError, ClusterError, WarmError) as error:
+        options = _parse(arguments)
+    except UsageError as error:
         sys.stderr.write(f"{error}\n")
-    except OSError as error:
-        where = f"port {options.port}" if error.filename is None else str(error.filename)
-        sys.stderr.write(f"{where}: {error.strerror or error}\n")
-    return 1
+        return 1
+    from cli.dev_cluster import serve_until_signal  # noqa: PLC0415 (loads what a cluster needs)
+
+    return serve_until_signal(options)
 
 
 def _parse(arguments: Sequence[str]) -> Namespace:
@@ -46,46 +35,3 @@ def _parse(arguments: Sequence[str]) -> Namespace:
     parser.add_argument("--dir", help="keep records and logs here; default: removed at the end")
     parser.add_argument("--json", action="store_true", help="the ready line as one JSON object")
     return parser.parse_args(arguments)
-
-
-def cluster_of(options: Namespace) -> Cluster:
-    """The cluster of the options, not started.
-
-    Raises:
-        UsageError: a config is not KEY=VALUE.
-        SettingsError: the cluster cannot have it.
-    """
-    configs = {}
-    for entry in options.config:
-        key, separator, value = entry.partition("=")
-        if not separator:
-            raise UsageError(f"--config {shortened(entry)} is not KEY=VALUE")
-        configs[key.strip()] = value.strip()
-    folder = None if options.dir is None else Path(options.dir)
-    return Cluster(options.nodes, configs=configs, port=options.port, folder=folder)
-
-
-def serve(cluster: Cluster, wait: Callable[[float], bool], *, as_json: bool) -> int:
-    """Start the cluster, say so, and end it when `wait` returns True or its nodes are gone."""
-    with cluster:
-        sys.stdout.write(
-            ready_line(cluster.bootstrap_servers, str(cluster.folder), as_json=as_json)
-        )
-        sys.stdout.flush()
-        while not wait(LOOK_S):
-            if len(cluster.pids()) < cluster.nodes:
-                cluster.wait_ready()  # raises, with the node's log
-    return 0
-
-
-def ready_line(bootstrap_servers: str, folder: str, *, as_json: bool) -> str:
-    """Text that says the cluster takes clients."""
-    if as_json:
-        return json.dumps({"bootstrap_servers": bootstrap_servers, "folder": folder}) + "\n"
-    first = bootstrap_servers.partition(",")[0]
-    return (
-        f"ready: bootstrap.servers={bootstrap_servers}\n"
-        f"try:   kraftline console-producer --topic hello --bootstrap-server {first}\n"
-        f"logs:  {folder}\n"
-        "Ctrl-C ends it.\n"
-    )

@@ -95,7 +95,7 @@ def replay(image: GroupsImage, views: Sequence[RecordView], producer_id: int | N
 
 
 def _plain(value: bytes) -> _Plain | None:
-    """What a value of a plain commit says; None of any other."""
+    """Fields of the value of a plain commit; None of any other."""
     size = len(value)
     if size == _VALUE_4.size:  # also that of version 3
         version, offset, epoch, text, at_ms, tags = _unpack_value_4(value)

@@ -181,6 +181,7 @@ class Leadership:
     def replace_log(self, log: UnifiedLog, ends: LogEnds) -> None:
         """Go on with a copy of the log; the places of offsets are other ones there."""
         self._log, self._ends = log, ends
+        self.quiet_reads.clear()
         for replica_id, replica in self.replicas.items():
             if replica.log_end is not None:
                 log_end = LogOffsetMetadata(replica.log_end.offset)

@@ -24,6 +24,7 @@ DIVIDED = (
 """Commands with a parser for each of their parts."""
 WALKED = sorted({(name,) for name in COMMANDS} - {(words[0],) for words in DIVIDED} | set(DIVIDED))
 ENDS = {
+    ("dev",): ("--nodes", "0"),
     ("jepsen", "run"): ("--workload", "register", "--nodes", "0"),
     ("jepsen", "check"): ("/no/such/folder",),
     ("jepsen", "verify"): ("--model", "register", "--steps", "0", "/no/such/file"),

@@ -4,7 +4,10 @@ import json
 
 import pytest
 
-from cli.dev import _parse, cluster_of, ready_line, run
+from cli import dev
+from cli.dev import _parse, run
+from cli.dev_cluster import cluster_of, ready_line
+from testing import settings
 
 
 def test_options():
@@ -41,3 +44,7 @@ def test_ready_lines():
     text = ready_line("h:1,h:2", "/f", as_json=False)
     assert text.startswith("ready: bootstrap.servers=h:1,h:2\n")
     assert "--bootstrap-server h:1\n" in text
+
+
+def test_as_many_nodes_as_a_cluster_may_have():
+    assert dev.NODES_MAX == settings.NODES_MAX

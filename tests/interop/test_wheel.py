@@ -105,10 +105,12 @@ def test_one_package_with_types_and_command(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         metadata = archive.read(next(n for n in names if n.endswith("/METADATA"))).decode()
-    information = wheel.name.removesuffix("-py3-none-any.whl") + ".dist-info"
+        information = wheel.name.removesuffix("-py3-none-any.whl") + ".dist-info"
+        entry_points = archive.read(f"{information}/entry_points.txt").decode()
     assert {name.split("/")[0] for name in names} == {"kraftline", information}
     assert "kraftline/py.typed" in names
     assert "Requires-Python: >=3.11\n" in metadata
+    assert "[pytest11]\nkraftline = kraftline.testing.plugin\n" in entry_points
     for extra in ("arrow", "dev", "interop", "plot", "spark"):
         assert f"Provides-Extra: {extra}\n" in metadata
 
@@ -180,6 +182,7 @@ def check_installed(binaries: Path, folder: Path) -> None:
     check_pipeline(python, folder)
     check_others(kraftline, folder)
     check_node(kraftline, folder)
+    check_cluster(kraftline, python, folder)
 
 
 def check_pipeline(python: Path, folder: Path) -> None:
@@ -195,6 +198,18 @@ def check_pipeline(python: Path, folder: Path) -> None:
     job = [python, "-m", "kraftline.pipeline.cli", "audit", "--input", folder]
     done = refused(*job, expected=2, cwd=folder)
     assert "install it with: pip install 'kraftline[arrow]'" in done.stderr
+
+
+def check_cluster(kraftline: Path, python: Path, folder: Path) -> None:
+    """A cluster for tests, by the name of the wheel; nothing of it is left."""
+    script = (
+        "from kraftline.testing import Cluster\n"
+        "with Cluster(nodes=3) as kafka: print(kafka.bootstrap_servers)\n"
+        "print(kafka.folder.exists())"
+    )
+    servers, is_there = run(python, "-c", script, cwd=folder).splitlines()
+    assert (servers.count("127.0.0.1:"), is_there) == (3, "False")
+    assert "kraftline dev" in run(kraftline, "dev", "--help", cwd=folder)
 
 
 def check_others(kraftline: Path, folder: Path) -> None:

@@ -248,9 +248,10 @@ class Fetch:
             if isinstance(found, ErrorCode):
                 refused.append(_refused(topic, partition.key[1], found))
             else:
-                partition.wanted = WantedPartition(found, topic, partition.request)
-                partition.found_in = number
-                wanted.append(partition.wanted)
+                known = WantedPartition(found, topic, partition.request)
+                wanted.append(known)
+                if may_follow:
+                    partition.wanted, partition.found_in = known, number
         return wanted, refused
 
     def _number_of_image(self) -> int:

@@ -48,7 +48,7 @@ def view(
 
 
 def applied(views: Sequence[RecordView], producer_id: int | None = None) -> GroupsImage:
-    """What the records mean, decoded one by one."""
+    """The image of records that are decoded one by one."""
     image = EMPTY
     for each in views:
         record = decode(GROUP_KINDS, each.key, each.value)

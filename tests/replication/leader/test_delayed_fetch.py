@@ -245,6 +245,10 @@ def test_what_is_held_is_looked_at_from_where_it_was_read_when_something_happens
     assert fetch.held.keys() == {B}
     broker.logs[A].grow(14, 400)
     assert fetch.appended(A)
+    assert not fetch.committed(B), "a follower waits for records"
+    assert not fetch.held
+    broker.logs[B].grow(14, 400)
+    assert fetch.appended(B)
 
 
 def test_a_throttled_follower_reads_nothing():

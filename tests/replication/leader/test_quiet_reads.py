@@ -194,6 +194,13 @@ def test_a_follower_that_diverges_is_not_caught_up():
     assert followed.reads()[0] >= 2
 
 
+def test_nothing_is_kept_of_a_log_that_another_replaces():
+    followed = Followed()
+    assert followed.first.role.quiet_reads.keys() == {2}
+    followed.first.replace_log(followed.first.log)
+    assert followed.first.role.quiet_reads == {}
+
+
 def test_nothing_is_kept_for_who_is_no_replica_any_more():
     followed = Followed()
     assert followed.first.role.quiet_reads.keys() == {2}
