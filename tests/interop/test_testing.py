@@ -180,8 +180,7 @@ def test_killed(kafka_cluster):
 
 def run_pytest(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_it.py").write_text(PLUGIN_TEST)
-    command = [sys.executable, "-m", "pytest", "-p", "testing.plugin"]
-    command += ["-p", "no:schemathesis", "-p", "no:kraftline"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:schemathesis"]
     return subprocess.run(
         [*command, "-c", os.devnull, "--rootdir", str(folder), *words, str(folder / "test_it.py")],
         capture_output=True, text=True, timeout=100, check=False, cwd=folder,

@@ -110,7 +110,7 @@ def test_one_package_with_types_and_command(wheel: Path) -> None:
     assert {name.split("/")[0] for name in names} == {"kraftline", information}
     assert "kraftline/py.typed" in names
     assert "Requires-Python: >=3.11\n" in metadata
-    assert "[pytest11]\nkraftline = kraftline.testing.plugin\n" in entry_points
+    assert "[pytest11]\nkraftline = kraftline.pytest_plugin\n" in entry_points
     for extra in ("arrow", "dev", "interop", "plot", "spark"):
         assert f"Provides-Extra: {extra}\n" in metadata
 
