@@ -113,23 +113,14 @@ class Cluster:
     def stop(self) -> None:
         """End all nodes at once and remove the folder; a kept one is left in a clean state."""
         warm, self._warm = self._warm, None
-        if warm is not None and warm.is_usable:
-            if self._kept is not None:
-                for pid in self._pids.values():
-                    warm.ask("signal", pid=pid, number=signal.SIGCONT)
-                    warm.ask("signal", pid=pid, number=signal.SIGTERM)
-                for pid in self._pids.values():
-                    warm.ask("wait", pid=pid, timeout_s=STOP_S)
-            for pid in self._pids.values():
-                warm.ask("signal", pid=pid, number=signal.SIGKILL)
-            for pid in self._pids.values():
-                warm.ask("wait", pid=pid, timeout_s=STOP_S)
-            if self._kept is None and self._folder is not None:
-                warm.ask("remove", folder=str(self._folder))
-        self._pids.clear()
-        if self._ports is not None:
-            self._ports.close()
-            self._ports = None
+        try:
+            if warm is not None and warm.is_usable:
+                self._end_nodes(warm)
+        finally:
+            self._pids.clear()
+            if self._ports is not None:
+                self._ports.close()
+                self._ports = None
 
     # ---- what clients need -----------------------------------------------------------------
 
@@ -226,6 +217,20 @@ class Cluster:
                 raise self._error(f"the nodes do not find each other in {timeout_s} s")
 
     # ---- inside ----------------------------------------------------------------------------
+
+    def _end_nodes(self, warm: Warm) -> None:
+        if self._kept is not None:
+            for pid in self._pids.values():
+                warm.ask("signal", pid=pid, number=signal.SIGCONT)
+                warm.ask("signal", pid=pid, number=signal.SIGTERM)
+            for pid in self._pids.values():
+                warm.ask("wait", pid=pid, timeout_s=STOP_S)
+        for pid in self._pids.values():
+            warm.ask("signal", pid=pid, number=signal.SIGKILL)
+        for pid in self._pids.values():
+            warm.ask("wait", pid=pid, timeout_s=STOP_S)
+        if self._kept is None and self._folder is not None:
+            warm.ask("remove", folder=str(self._folder))
 
     def _error(self, reason: str) -> ClusterError:
         logs = "".join(f"\n--- node {i}\n{text}" for i, text in self.logs(2000).items())

@@ -6,14 +6,17 @@ a power failure or SIGKILL of everything left, and the next who makes one remove
 
 import fcntl
 import os
+import re
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 LOCK_SUFFIX: Final = ".lock"
+_LOCK_NAME: Final = re.compile(r"\d+-[0-9a-f]{8}\.lock")
 MEMORY: Final = Path("/dev/shm")  # noqa: S108 - the folder in it is this user's alone
 """Linux' file system in memory: what a cluster syncs at its start costs 50 ms on a disk."""
 FREE_BYTES_MIN: Final = 1 << 30
@@ -24,13 +27,24 @@ def base() -> Path:
     """The folder of this user's clusters; it is made if there is none.
 
     Raises:
-        OSError: it belongs to somebody else.
+        OSError: it belongs to somebody else, or is no folder.
     """
-    folder = place(os.environ) / f"kraftline-testing-{os.getuid()}"
+    folder = _base_in(place(os.environ))
     folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-        raise PermissionError(f"{folder} belongs to another user")
+    if not _is_own(folder):
+        raise PermissionError(f"{folder} belongs to another user or is no folder")
+    folder.chmod(0o700)
     return folder
+
+
+def _base_in(folder: Path) -> Path:
+    return folder / f"kraftline-testing-{os.getuid()}"
+
+
+def _is_own(folder: Path) -> bool:
+    """True for a folder of this user; a link is none, whatever it leads to."""
+    found = folder.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
 
 
 def place(environment: Mapping[str, str], memory: Path = MEMORY) -> Path:
@@ -66,10 +80,19 @@ def _locked_name(within: Path) -> tuple[Path, int]:
         os.close(lock)
 
 
+def sweep_all(memory: Path = MEMORY) -> list[Path]:
+    """Remove folders without an owner in memory and on disk: which one was chosen may change."""
+    bases = {_base_in(memory), _base_in(Path(tempfile.gettempdir()))}
+    own = [folder for folder in sorted(bases) if os.path.lexists(folder) and _is_own(folder)]
+    return [removed for folder in own for removed in sweep(folder)]
+
+
 def sweep(within: Path) -> list[Path]:
-    """Remove folders without an owner and return them."""
+    """Remove folders without an owner and return them; what has another name is not ours."""
     removed = []
     for lock_path in sorted(within.glob(f"*{LOCK_SUFFIX}")):
+        if _LOCK_NAME.fullmatch(lock_path.name) is None:
+            continue
         try:
             lock = os.open(lock_path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -80,13 +103,17 @@ def sweep(within: Path) -> list[Path]:
             continue
         else:
             folder = lock_path.with_suffix("")
-            _remove(folder, lock_path)
-            removed.append(folder)
+            if _remove(folder, lock_path):
+                removed.append(folder)
         finally:
             os.close(lock)
     return removed
 
 
-def _remove(folder: Path, lock_path: Path) -> None:
+def _remove(folder: Path, lock_path: Path) -> bool:
+    """True if it is gone; else its lock stays, so that a later sweep finds it."""
     shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        return False
     lock_path.unlink(missing_ok=True)
+    return True

@@ -18,7 +18,8 @@ CLUSTERS: Final = pytest.StashKey[list[Cluster]]()
 """Clusters that are up, in the order of their starts."""
 NAME_CHARACTERS_MAX: Final = 100
 LOG_BYTES: Final = 8_000
-_FIXTURES: Final = frozenset({"kafka", "kafka_cluster", "kafka_topic", "kafka_factory"})
+_FIXTURES: Final = ("kafka", "kafka_cluster", "kafka_factory")
+"""Those that start nodes."""
 
 Factory = Callable[..., Cluster]
 
@@ -34,8 +35,15 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin to import a node as soon as a test wants one, while others run."""
-    if any(_FIXTURES & set(getattr(item, "fixturenames", ())) for item in items):
+    if any(_wants_node(item) for item in items):
         warm_up()
+
+
+def _wants_node(item: pytest.Item) -> bool:
+    """True if a test has one of the fixtures here, not one of its own by the same name."""
+    known = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
+    found = (known.get(name, ())[-1:] for name in _FIXTURES)
+    return any(last.func.__module__ == __name__ for defined in found for last in defined)
 
 
 @contextlib.contextmanager

@@ -66,9 +66,8 @@ class WarmProcess:
         self._nodes: set[int] = set()
         self._ended: dict[int, int] = {}
         self._folders: dict[str, folders.OwnedFolder] = {}
-        base = folders.base()
-        folders.sweep(base)
-        self._base = base
+        self._base = folders.base()
+        folders.sweep_all()
         self.inherited: list[socket.socket] = []
         self._operations: dict[str, Callable[..., Any]] = {
             "ping": dict,
@@ -147,6 +146,7 @@ def _be_node(properties: str, cluster_id: str, log: str, inherited: list[socket.
     """Be a node from here on, in a process that was forked just now."""
     code = 1
     try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         warm = os.getppid()
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -169,6 +169,7 @@ def _be_node(properties: str, cluster_id: str, log: str, inherited: list[socket.
 def main(descriptor: int) -> None:
     """Serve the socket of the client until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client decides
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # by way of `end`
     parent = os.getppid()
     with socket.socket(fileno=descriptor) as client:
         warm = WarmProcess()

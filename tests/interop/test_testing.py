@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from testing import Cluster, ClusterError, WarmError, warm_up
+from testing.warm_client import Warm
 from tests.interop.quorum import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -211,3 +212,48 @@ def test_a_warm_process_starts_a_cluster_at_once():
     started = time.perf_counter()
     with Cluster():
         assert time.perf_counter() - started < 5, "a generous bound: benchmarks/testing_start.py"
+
+
+def test_an_answer_that_is_not_waited_for_is_nobody_elses(own_folder):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    warm = Warm()
+    folder = Path(warm.ask("folder"))
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            warm.ask("ready", ports=[1], nodes=1, timeout_s=3)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert not warm.is_usable
+    with pytest.raises(WarmError, match="not waited for"):
+        warm.ask("ping")
+    assert warm.process.wait(30) == 0
+    assert not folder.exists()
+
+
+def test_a_fork_has_no_part_in_a_cluster(own_folder):
+    warm = Warm()
+    assert warm.ask("ping") == {}
+    pid = os.fork()
+    if pid == 0:
+        try:
+            warm.ask("ping")
+        except WarmError as error:
+            os._exit("not of a fork" in str(error))
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+    assert warm.ask("ping") == {}
+    warm.close()
+
+
+def test_sigterm_of_the_warm_process_leaves_nothing(own_folder):
+    warm = Warm()
+    folder = Path(warm.ask("folder"))
+    assert folder.is_dir()
+    warm.process.terminate()
+    assert warm.process.wait(30) == 0
+    assert not folder.exists()
+    warm.close()

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from testing import folders
-from testing.folders import FREE_BYTES_MIN, OwnedFolder, base, place, sweep
+from testing.folders import FREE_BYTES_MIN, OwnedFolder, base, place, sweep, sweep_all
 
 
 def test_it_goes_with_all_it_holds(tmp_path):
@@ -38,6 +38,58 @@ def test_a_sweep_leaves_what_is_not_ours(tmp_path):
     (tmp_path / "folder").mkdir()
     assert sweep(tmp_path) == []
     assert (tmp_path / "folder").is_dir()
+
+
+@pytest.mark.parametrize(
+    "name", ["poetry", "12-0123456", "x-01234567", "12-0123456g", "12-012345678"]
+)
+def test_a_sweep_leaves_locks_of_other_names(tmp_path, name):
+    (tmp_path / name).mkdir()
+    (tmp_path / f"{name}.lock").write_text("")
+    assert sweep(tmp_path) == []
+    assert (tmp_path / name).is_dir()
+
+
+def test_a_lock_stays_until_its_folder_is_gone(tmp_path, monkeypatch):
+    made = OwnedFolder(tmp_path)
+    os.close(made._lock)
+    monkeypatch.setattr(folders.shutil, "rmtree", lambda *_, **__: None)  # somebody still writes
+    assert sweep(tmp_path) == []
+    monkeypatch.undo()
+    assert sweep(tmp_path) == [made.path]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folders_in_memory_and_on_disk_are_swept(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "disk"))
+    left = []
+    for parent in ("memory", "disk"):
+        within = tmp_path / parent / f"kraftline-testing-{os.getuid()}"
+        within.mkdir(parents=True)
+        left.append(OwnedFolder(within))
+        os.close(left[-1]._lock)
+    assert {*sweep_all(tmp_path / "memory")} == {made.path for made in left}
+    assert sweep_all(tmp_path / "none") == []
+
+
+def test_a_link_is_no_base(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    (tmp_path / "own").mkdir()
+    made = OwnedFolder(tmp_path / "own")
+    os.close(made._lock)
+    (tmp_path / f"kraftline-testing-{os.getuid()}").symlink_to(tmp_path / "own")
+    with pytest.raises(PermissionError, match="or is no folder"):
+        base()
+    assert sweep_all(tmp_path / "none") == []
+    assert made.path.is_dir()
+
+
+def test_a_base_that_others_may_read_is_closed(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    base().chmod(0o755)
+    assert stat.S_IMODE(base().stat().st_mode) == 0o700
 
 
 def test_the_base_is_for_this_user_alone(tmp_path, monkeypatch):
