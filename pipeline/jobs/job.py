@@ -242,10 +242,15 @@ class Progress:
             self._bytes = max(self._bytes, int(self._planned_bytes * share))
         return self._done, self._tasks, self._bytes
 
-    def stop_at_damage(self) -> tuple[str, ...]:
-        """Cancel Spark's work if a task met bad data: what it said, once, else nothing."""
-        reason = None if self._stages is None else self._stages.stop_at_damage()
+    def found_damage(self) -> tuple[str, ...]:
+        """Words of a task of Spark's that met bad data, else nothing; `cancel` ends the others."""
+        reason = None if self._stages is None else self._stages.found_damage()
         return () if reason is None else (reason,)
+
+    def cancel(self) -> None:
+        """End Spark's work."""
+        if self._stages is not None:
+            self._stages.cancel()
 
     def line(self, seconds: float, *, as_json: bool) -> str:
         """Format one line for a person or a machine, after so many seconds."""
@@ -281,8 +286,12 @@ class _Stages:
             total for _, total in self._known.values()
         )
 
-    def stop_at_damage(self) -> str | None:
-        """Cancel everything if a task met bad data, and return what it said; None without any.
+    def cancel(self) -> None:
+        """End all work of the session."""
+        self._context.cancelAllJobs()
+
+    def found_damage(self) -> str | None:
+        """Find bad data that a task met: what it said, None without any.
 
         Spark would run the task three times more, with the same end.
         """
@@ -297,7 +306,6 @@ class _Stages:
                 for text in self._errors(stage_id, stage.currentAttemptId):
                     reason = data_error(text)
                     if reason is not None:
-                        self._context.cancelAllJobs()
                         return reason
         return None
 
@@ -336,8 +344,9 @@ def progress(
         while not over.wait(min(_LOOK_SECONDS, PROGRESS_SECONDS)):
             seconds = time.monotonic() - started
             try:
-                damage.extend(shown.stop_at_damage())
-                if damage:
+                damage.extend(shown.found_damage())
+                if damage:  # known before the work ends with "cancelled"
+                    shown.cancel()
                     return
                 line = shown.line(seconds, as_json=as_json) if seconds >= next_line else None
             except Exception:  # noqa: BLE001  # Spark is gone: its caller reports it

@@ -49,6 +49,34 @@ def test_each_record_is_read_once_and_only_below_the_high_watermark(tmp_path: Pa
     assert rows(tmp_path, endingOffsets='{"orders": {"0": 2}}') == [(2, 0), (2, 1)]
 
 
+def test_a_copy_that_has_lost_its_end_is_passed_over_for_a_longer_one(tmp_path: Path) -> None:
+    write_node(tmp_path, 1, end=8, watermark=10)
+    write_node(tmp_path, 2, end=10, watermark=9)
+    assert rows(tmp_path) == [(2, at) for at in range(9)]
+    assert streamed(tmp_path) == (2, 9)
+    (note,) = plan_read(parse_options({"path": str(tmp_path)})).notes[:1]
+    assert "n2" in note
+    assert "offsets 9 to 9 are below the high watermark" in note
+    # offset 9 of node 2 may be of an old leader: node 2 does not know it to be committed
+
+
+def test_a_copy_that_knows_no_high_watermark_is_read_to_its_end_alone(tmp_path: Path) -> None:
+    write_node(tmp_path, 1, end=10)
+    write_node(tmp_path, 2, end=4, watermark=4)
+    assert rows(tmp_path) == [(2, at) for at in range(4)]
+    assert rows(tmp_path, until="end") == [(1, at) for at in range(10)]
+
+
+def test_a_lone_copy_that_ends_too_early_says_so(tmp_path: Path) -> None:
+    write_node(tmp_path, 1, end=8, watermark=10)
+    (note,) = plan_read(parse_options({"path": str(tmp_path)})).notes
+    assert "offsets 8 to 9 are below the high watermark, and no copy" in note
+    assert plan_read(parse_options({"path": str(tmp_path), "until": "end"})).notes == ()
+    write_node(tmp_path, 2, end=10, watermark=10)
+    assert plan_read(parse_options({"path": str(tmp_path)})).notes == ()
+    assert rows(tmp_path) == [(2, at) for at in range(10)]
+
+
 def test_of_equal_ends_the_copy_that_reaches_back_furthest_is_read(tmp_path: Path) -> None:
     write_node(tmp_path, 1, end=4, watermark=4, first=2)
     write_node(tmp_path, 2, end=4, watermark=4)

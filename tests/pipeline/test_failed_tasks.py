@@ -67,13 +67,13 @@ def test_damage_cancels_the_job_and_is_the_one_line(monkeypatch: pytest.MonkeyPa
 def test_a_task_that_was_killed_runs_again() -> None:
     spark = Spark("ExecutorLostFailure")
     shown = job.Progress(1, 0, spark)
-    assert [shown.stop_at_damage() for _ in range(3)] == [(), (), ()]
+    assert [shown.found_damage() for _ in range(3)] == [(), (), ()]
     assert spark.asked == [(5, 2)]  # looked at once
     assert not spark.cancelled.is_set()
 
 
 def test_without_spark_and_without_failures_nothing_is_asked() -> None:
-    assert job.Progress(1).stop_at_damage() == ()
+    assert job.Progress(1).found_damage() == ()
     spark = Spark(None)
-    assert job.Progress(1, 0, spark).stop_at_damage() == ()
+    assert job.Progress(1, 0, spark).found_damage() == ()
     assert spark.asked == []

@@ -58,7 +58,8 @@ def test_the_next_snapshot_takes_the_place_of_a_damaged_first(tmp_path: Path) ->
     choice = choose_sound_log([str(tmp_path)])
     assert choice.seed is not None
     assert choice.start == choice.seed.base_offset > sound.start
-    assert len(choice.bypassed) == 1
+    (line,) = choice.bypassed
+    assert line.endswith(f" from offset {choice.start} on")
 
 
 def test_a_damaged_snapshot_that_nothing_replaces(tmp_path: Path) -> None:
@@ -87,6 +88,23 @@ def test_a_replica_that_differs_below_the_damage_does_not_replace_it(tmp_path: P
     damaged, other = copied(tmp_path / "a"), copied(tmp_path / "b")
     flip(damaged / SECOND, 2000)
     flip(other / FIRST, 17)
+    with pytest.raises(CorruptSegmentError, match=SECOND):
+        choose_sound_log([str(tmp_path)])
+
+
+def test_a_replica_that_begins_later_does_not_replace_a_damaged_one(tmp_path: Path) -> None:
+    flip(copied(tmp_path / "a") / FIRST, 2000)
+    copied(tmp_path / "b", without=(FIRST,))
+    with pytest.raises(CorruptSegmentError, match=FIRST):
+        choose_sound_log([str(tmp_path)])
+
+
+def test_a_replica_that_ends_earlier_does_not_replace_a_damaged_one(tmp_path: Path) -> None:
+    later = sorted(path.name for path in SOURCE.glob("0*.log"))[2:]
+    assert later
+    snapshots = [name for name in SNAPSHOTS if name[:20] > later[0][:20]]
+    flip(copied(tmp_path / "a") / SECOND, 2000)
+    copied(tmp_path / "b", without=(*later, *snapshots))
     with pytest.raises(CorruptSegmentError, match=SECOND):
         choose_sound_log([str(tmp_path)])
 

@@ -1,10 +1,12 @@
 """Choice among the copies of a partition: which are read, and up to where.
 
 A cluster's folders hold each record once per replica. With replicas=one a read takes one copy of
-each partition: of those that hold the committed end the one without a missing segment that reaches
-furthest below it, then furthest back, then of the lowest node. With until=high_watermark nothing
-above the committed end is read, since a node may still truncate it. Batch and stream choose here.
-Damage inside a copy is not looked for: the reader meets it, by its mode.
+each partition: the one without a missing segment that reaches furthest below what it knows to be
+committed itself (above that a copy may hold the tail of an old leader), then furthest back, then
+of the lowest node. If it ends before the committed end, a line says which offsets no copy has.
+With until=high_watermark nothing above the committed end is read, since a node may still truncate
+it. Batch and stream choose here. Damage inside a copy is not looked for: the reader meets it, by
+its mode.
 """
 
 import itertools
@@ -31,14 +33,16 @@ class Choice(msgspec.Struct, frozen=True):
 
     limits: dict[str, int | None]
     above: int = 0
+    missing: tuple[str, ...] = ()
+    """A line for each partition of which no copy reaches the high watermark."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A line for the user about what is left out, if anything is."""
+        """Lines for the user about what is left out, if anything is."""
         if not self.above:
-            return ()
+            return self.missing
         left = f"{self.above} offsets above the high watermark are not read"
-        return (f"{left}; until=end reads them too",)
+        return (*self.missing, f"{left}; until=end reads them too")
 
 
 def choose_copies(partitions: Sequence[PartitionFiles], options: Options) -> Choice:
@@ -52,6 +56,7 @@ def choose_copies(partitions: Sequence[PartitionFiles], options: Options) -> Cho
     """
     grouped: dict[_Key, list[PartitionFiles]] = {}
     limits: dict[str, int | None] = {}
+    missing: list[str] = []
     above = 0
     for found in partitions:
         if not options.wants(found.topic, found.partition):
@@ -66,19 +71,49 @@ def choose_copies(partitions: Sequence[PartitionFiles], options: Options) -> Cho
             limit, holding = committed_copies(every)
             if limit is None and options.until is not None:
                 raise unknown_watermark(every[0])
-        read = [longest(holding, limit)] if options.replicas == "one" else every
+        if options.replicas == "all":
+            read, ends = every, dict.fromkeys((one.directory for one in every), limit)
+        else:
+            one, end = choose_one(every, holding, limit)
+            read, ends = [one], {one.directory: end}
+            missing += _missing(one, end, limit)
+        limits |= ends
         for found in read:
-            limits[found.directory] = limit
             if limit is not None:
                 above += max(0, (_end(found, None) or 0) - limit)
-    return Choice(limits, above)
+    return Choice(limits, above, tuple(missing))
 
 
-def longest(copies: Sequence[PartitionFiles], limit: int | None) -> PartitionFiles:
-    """The copy to read below the limit; `copies` is not empty, the first of equals is taken."""
-    if len(copies) == 1:
-        return copies[0]
-    return max(copies, key=lambda found: _quality(found, limit))
+def choose_one(
+    every: Sequence[PartitionFiles], holding: Sequence[PartitionFiles], limit: int | None
+) -> tuple[PartitionFiles, int | None]:
+    """The copy to read, the first of equals, and its exclusive end.
+
+    Args:
+        every: copy of the partition; not empty.
+        holding: those that hold the committed end, where no copy has a high watermark of its own.
+        limit: the committed end, exclusive; None if copies are read to their ends.
+    """
+    known = [copy for copy in every if copy.high_watermark is not None] if limit is not None else []
+    copies = known or holding
+    best = copies[0]
+    if len(copies) > 1:
+        best = max(copies, key=lambda found: _quality(found, _committed_in(found, limit)))
+    return best, _committed_in(best, limit)
+
+
+def _committed_in(copy: PartitionFiles, limit: int | None) -> int | None:
+    if limit is None or copy.high_watermark is None:
+        return limit
+    return min(limit, copy.high_watermark)
+
+
+def _missing(copy: PartitionFiles, end: int | None, limit: int | None) -> list[str]:
+    found = None if limit is None else _end(copy, end)
+    if found is None or limit is None or found >= limit:
+        return []
+    which = f"{copy.directory}: offsets {found} to {limit - 1} are below the high watermark"
+    return [f"{which}, and no copy is known to have them"]
 
 
 def unknown_watermark(files: PartitionFiles) -> BadInputError:

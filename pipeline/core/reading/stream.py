@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from pipeline.core.errors import BadInputError, CorruptSegmentError, DataLossError
-from pipeline.core.reading.copies import longest, unknown_watermark
+from pipeline.core.reading.copies import choose_one, unknown_watermark
 from pipeline.core.reading.discovery import Listing, PartitionFiles, SegmentFile, discover
 from pipeline.core.reading.log_positions import (
     Boundary,
@@ -134,7 +134,7 @@ def replicas(options: Options) -> dict[tuple[str, int], Replica]:
             limit, copies = committed_copies(every)
             if limit is None:
                 raise unknown_watermark(copies[0])
-        files = longest(copies, limit)
+        files, limit = choose_one(every, copies, limit)
         end, committed_end = _readable_end(files, limit, options)
         if options.mode == "FAILFAST" and (committed_end is None or end.offset < committed_end):
             _check_tail(files, end, options, is_below_committed=committed_end is not None)
