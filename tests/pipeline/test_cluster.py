@@ -118,7 +118,9 @@ def test_an_audit_survives_the_loss_of_a_worker(tmp_path: Path) -> None:
     assert len(expected["findings"]) > SEGMENTS
     out = tmp_path / "out"
     with running_cluster(tmp_path / "cluster") as cluster:
-        command = submitted(cluster.url, ON_BOTH, *audit, "--spark", "--output", str(out))
+        command = submitted(
+            cluster.url, ON_BOTH, *audit, "--spark", "--verbose", "--output", str(out)
+        )
         job = Job(command, tmp_path / "job.log")
         victim, survivor = cluster.workers
         assert dies_in(job, victim, 0, ended=4), job.errors()
@@ -139,7 +141,9 @@ def test_a_history_survives_the_loss_of_every_worker(tmp_path: Path, spark: obje
     out = tmp_path / "out"
     with running_cluster(tmp_path / "cluster") as cluster:
         master = ["--master", cluster.url, *ON_BOTH_CONF]
-        job = Job(command_line(*history, *master, "--output", str(out)), tmp_path / "job.log")
+        job = Job(
+            command_line(*history, *master, "--verbose", "--output", str(out)), tmp_path / "job.log"
+        )
         for victim, stage in zip(cluster.workers, (DECODE, FOLD), strict=True):
             assert dies_in(job, victim, stage), job.errors()
         cluster.add_worker()
@@ -213,7 +217,9 @@ def test_a_python_worker_that_is_killed_costs_an_attempt(
     assert main([*command, "--output", str(tmp_path / "alone")]) == 0
     expected = tables(tmp_path / "alone")
     out = tmp_path / "out"
-    process = Job(command_line(*command, *CONF, "--output", str(out)), tmp_path / "job.log")
+    process = Job(
+        command_line(*command, *CONF, "--verbose", "--output", str(out)), tmp_path / "job.log"
+    )
     assert wait_until(process.process, lambda: a_writer_dies(out)), process.errors()
     assert process.end() == 0, process.errors()
     assert "Python worker exited unexpectedly" in process.errors()

@@ -1,8 +1,7 @@
 """The log that `history` reads, around damage: another snapshot, the log alone, another replica.
 
-A replica is left out where another one begins no later and ends no earlier, with the same
-batches below the damage: nothing is lost. A snapshot is left out where the log or another snapshot
-leads to every later state; the history may begin at a later offset then, which its line says.
+Nothing is lost by it: what replaces a snapshot or a replica begins no later and ends no earlier, and
+a replica has the same batches below the damage.
 """
 
 from collections.abc import Sequence
@@ -45,14 +44,11 @@ def choose_sound_log(inputs: Sequence[str], continue_at: int | None = None) -> L
             after = choose_log(inputs, continue_at, without)
         except (BadInputError, DataLossError):
             raise error from None
-        is_shorter = after.start > choice.start or after.end < choice.end
-        if path == choice.partition.directory and is_shorter:
+        if after.start > choice.start or after.end < choice.end:
             raise error
         if not _same_below(before, after.partition, after.end):
             raise error
-        later = f" from offset {after.start} on" if after.start > choice.start else ""
-        directory = after.partition.directory
-        bypassed.append(f"{error}: left out, {directory} is read without it{later}")
+        bypassed.append(f"{error}: left out, {after.partition.directory} is read without it")
         choice = after
 
 
