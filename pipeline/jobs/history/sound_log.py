@@ -1,7 +1,7 @@
 """The log that `history` reads, around damage: another snapshot, the log alone, another replica.
 
-Nothing is lost by it: what replaces a snapshot or a replica begins no later and ends no earlier, and
-a replica has the same batches below the damage.
+Nothing is lost by it: what replaces a snapshot or a replica begins no later and ends no earlier,
+and a replica has the same batches below the damage.
 """
 
 from collections.abc import Sequence
