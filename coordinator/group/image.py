@@ -98,30 +98,59 @@ class GroupsImage(msgspec.Struct, frozen=True, kw_only=True):
 EMPTY: Final = GroupsImage()
 
 
-def apply_all(
-    image: GroupsImage, records: Iterable[tuple[CoordinatorRecord, Applied]]
-) -> GroupsImage:
-    """The image after records in order; what `apply` makes of one after the other.
+class Draft:
+    """An image that records are applied to in order, as `apply` would one after the other.
 
     Commits that follow each other are one change of each map.
     """
-    commits: Commits = {}
-    for record, at in records:
+
+    __slots__ = ("_commits", "_image")
+
+    def __init__(self, image: GroupsImage) -> None:
+        self._image = image
+        self._commits: Commits = {}
+
+    def add(self, record: CoordinatorRecord, at: Applied) -> None:
+        """Apply a record.
+
+        Raises:
+            CoordinatorRecordError: as `apply`.
+        """
         key, value = record.key, record.value
         if (
             isinstance(value, OffsetCommitValue)
             and isinstance(key, OffsetCommitKey)
             and at.producer_id is None
         ):
-            entries = commits.get(key.group)
-            if entries is None:
-                entries = commits[key.group] = {}
-            entries[key.topic, key.partition] = _entry(value, at)
-            continue
-        if commits:
-            image, commits = offsets_committed(image, commits), {}
-        image = apply(image, record, at)
-    return offsets_committed(image, commits) if commits else image
+            self.entries(key.group)[key.topic, key.partition] = _entry(value, at)
+        else:
+            self._image = apply(self.image(), record, at)
+
+    def entries(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Offsets of a group that are committed next; whoever applies them puts them here.
+
+        It is another one behind the next record that is no commit, and behind `image`.
+        """
+        entries = self._commits.get(group_id)
+        if entries is None:
+            entries = self._commits[group_id] = {}
+        return entries
+
+    def image(self) -> GroupsImage:
+        """The image after all that was added."""
+        if self._commits:
+            self._image, self._commits = _offsets_committed(self._image, self._commits), {}
+        return self._image
+
+
+def apply_all(
+    image: GroupsImage, records: Iterable[tuple[CoordinatorRecord, Applied]]
+) -> GroupsImage:
+    """The image after records in order; what `apply` makes of one after the other."""
+    draft = Draft(image)
+    for record, at in records:
+        draft.add(record, at)
+    return draft.image()
 
 
 def apply(image: GroupsImage, record: CoordinatorRecord, at: Applied) -> GroupsImage:
@@ -133,7 +162,7 @@ def apply(image: GroupsImage, record: CoordinatorRecord, at: Applied) -> GroupsI
         assert isinstance(value, OffsetCommitValue), f"{key=} {value=}"
         entry, partition = _entry(value, at), (key.topic, key.partition)
         if at.producer_id is None:
-            return offsets_committed(image, {key.group: {partition: entry}})
+            return _offsets_committed(image, {key.group: {partition: entry}})
         return _offset_pending(image, key.group, partition, entry, at.producer_id)
     if isinstance(key, GroupMetadataKey):
         if value is None:
@@ -183,8 +212,7 @@ def _entry(value: OffsetCommitValue, at: Applied) -> OffsetAndMetadata:
     )
 
 
-def offsets_committed(image: GroupsImage, commits: Commits) -> GroupsImage:
-    """The image after commits outside of transactions; one change of each map."""
+def _offsets_committed(image: GroupsImage, commits: Commits) -> GroupsImage:
     groups, offsets, count = image.groups, image.offsets, image.offset_count
     changed: dict[str, GroupOffsets] = {}
     for group_id, entries in commits.items():

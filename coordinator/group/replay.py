@@ -13,16 +13,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from coordinator.group.image import (
-    Commits,
+    Draft,
     GroupsImage,
     OffsetAndMetadata,
     TopicPartition,
     apply_all,
-    offsets_committed,
 )
+from coordinator.records.codec import decode
 from coordinator.records.group import OffsetCommitKey
 from coordinator.records.kinds import GROUP_KINDS
 from coordinator.runtime.replay import decoded
+from coordinator.runtime.write import Applied
 from wire.batches.batch import RecordView
 from wire.types import ZERO_UUID, TopicId
 
@@ -41,6 +42,7 @@ _VALUE_4: Final = struct.Struct(">hqiBqB")
 _VALUE_4_WITH_ID: Final = struct.Struct(">hqiBqBBB16s")
 _NO_TOPIC_ID: Final = TopicId(ZERO_UUID)
 
+_unpack_length = struct.Struct(">h").unpack_from
 _unpack_partition = _PARTITION.unpack_from
 _unpack_value_4 = _VALUE_4.unpack
 _Plain = tuple[int, int, int, TopicId]
@@ -60,25 +62,26 @@ def replay(image: GroupsImage, views: Sequence[RecordView], producer_id: int | N
     """
     if producer_id is not None:
         return apply_all(image, decoded(GROUP_KINDS, views, producer_id))
-    commits: Commits = {}
+    draft = Draft(image)
     entries: dict[TopicPartition, OffsetAndMetadata] = {}
     topic = ""
     before: bytes | None = None
     """Key of the last commit up to its partition, which `entries` and `topic` are of."""
     for view in views:
         key = view.key or b""
-        plain = None if view.value is None else _plain(view.value)
+        plain = _plain(view.value or b"")
         if plain is not None and key[:-_PARTITION_BYTES] != before:
             names = _names(key)
             if names is None:
                 plain = None
             else:
                 before, (group_id, topic) = key[:-_PARTITION_BYTES], names
-                entries = commits.setdefault(group_id, {})
+                entries = draft.entries(group_id)
         if plain is None:
-            if commits:
-                image, commits, before = offsets_committed(image, commits), {}, None
-            image = apply_all(image, decoded(GROUP_KINDS, (view,), None))
+            record = decode(GROUP_KINDS, view.key, view.value)
+            if record is not None:
+                draft.add(record, Applied(view.offset, view.timestamp_ms))
+            before = None
             continue
         offset, leader_epoch, committed_ms, topic_id = plain
         (partition,) = _unpack_partition(key, len(key) - _PARTITION_BYTES)
@@ -91,7 +94,7 @@ def replay(image: GroupsImage, views: Sequence[RecordView], producer_id: int | N
             topic_id=topic_id,
             record_offset=view.offset,
         )
-    return offsets_committed(image, commits) if commits else image
+    return draft.image()
 
 
 def _plain(value: bytes) -> _Plain | None:
@@ -116,9 +119,11 @@ def _names(key: bytes) -> tuple[str, str] | None:
     size = len(key)
     if key[:_GROUP_AT] != _KEY_TYPE or size < _KEY_BYTES_MIN:
         return None
-    topic_at = _GROUP_AT + 2 + (key[_GROUP_AT] << 8 | key[_GROUP_AT + 1])
-    end = size - _PARTITION_BYTES
-    if topic_at + 2 > end or topic_at + 2 + (key[topic_at] << 8 | key[topic_at + 1]) != end:
+    (group_bytes,) = _unpack_length(key, _GROUP_AT)
+    topic_at, end = _GROUP_AT + 2 + group_bytes, size - _PARTITION_BYTES
+    if group_bytes < 0 or topic_at + 2 > end:
+        return None
+    if topic_at + 2 + _unpack_length(key, topic_at)[0] != end:
         return None
     try:
         return key[_GROUP_AT + 2 : topic_at].decode(), key[topic_at + 2 : end].decode()

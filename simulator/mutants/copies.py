@@ -44,7 +44,7 @@ def _commits_offsets_at_once(patches: Patches) -> None:
     def make(_: Function) -> Function:
         def mutated(before: GroupsImage, group_id: str, at: Any, entry: Any, producer: int) -> Any:
             del producer
-            return image.offsets_committed(before, {group_id: {at: entry}})
+            return image._offsets_committed(before, {group_id: {at: entry}})  # noqa: SLF001
 
         return mutated
 

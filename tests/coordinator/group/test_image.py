@@ -26,14 +26,9 @@ from coordinator.records.kinds import GROUP_KINDS
 from coordinator.records.schema import CoordinatorRecord
 from coordinator.runtime.write import Applied
 from tests.coordinator.golden import batches
+from tests.coordinator.group.values import CLASSIC, TOPIC_ID
 from wire.batches.control_records import ControlType, control_type
-from wire.types import Offset, TopicId
-
-TOPIC_ID = TopicId(bytes(15) + b"\7")
-CLASSIC = GroupMetadataValue(
-    protocol_type="consumer", generation=1, protocol=None, leader=None,
-    current_state_timestamp=5, members=(),
-)  # fmt: skip
+from wire.types import Offset
 
 
 def committed(

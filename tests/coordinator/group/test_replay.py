@@ -11,7 +11,6 @@ from coordinator.group.replay import replay
 from coordinator.records.codec import decode, encode
 from coordinator.records.group import (
     GroupMetadataKey,
-    GroupMetadataValue,
     LegacyOffsetCommitKey,
     OffsetCommitKey,
     OffsetCommitValue,
@@ -19,14 +18,9 @@ from coordinator.records.group import (
 from coordinator.records.kinds import GROUP_KINDS
 from coordinator.records.schema import CoordinatorRecord, CoordinatorRecordError
 from coordinator.runtime.write import Applied
+from tests.coordinator.group.values import CLASSIC, TOPIC_ID
 from wire.batches.batch import RecordView
-from wire.types import Offset, TopicId
-
-TOPIC_ID = TopicId(bytes(15) + b"\7")
-CLASSIC = GroupMetadataValue(
-    protocol_type="consumer", generation=1, protocol=None, leader=None,
-    current_state_timestamp=5, members=(),
-)  # fmt: skip
+from wire.types import Offset
 
 
 def value(offset: int = 7, **fields: object) -> OffsetCommitValue:
@@ -89,7 +83,7 @@ OTHERS = {
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_plain_commit_is_what_its_record_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = applied([PLAIN[name]])
-    monkeypatch.setattr(replay_module, "decoded", None)  # it is not asked
+    monkeypatch.setattr(replay_module, "decode", None)  # it is not asked
     assert replay(EMPTY, [PLAIN[name]], None) == expected
 
 
@@ -122,6 +116,7 @@ def test_records_take_effect_in_order() -> None:
         view(3, value(4), group="h"),
         view(4, None),  # a tombstone behind the commit of its partition
         view(5, value(5, metadata="text"), partition=1),
+        view(5, value(2, metadata="text"), partition=2),
         view(6, value(6), partition=1),
         RecordView(Offset(7), 50, *encode(CoordinatorRecord(GroupMetadataKey(group="g"), CLASSIC))),
         view(8, value(8)),
@@ -141,7 +136,7 @@ def test_records_take_effect_in_order() -> None:
     assert found == applied(views)
     assert [found.offsets["g"]["t", number].offset for number in (0, 1)] == [8, 6]
     assert found.offsets["g"]["u", 0].record_offset == 11
-    assert found.offset_count == 6
+    assert found.offset_count == 7
     assert replay(replay(EMPTY, views[:6], None), views[6:], None) == found
 
 
@@ -163,6 +158,8 @@ BROKEN_KEYS = {
     "a type": b"\0\1",
     "a byte more": KEY + b"\0",
     "a byte less": KEY[:-1],
+    "a group of a negative length": b"\0\1\x80\0" + KEY[4:],
+    "a group of as many bytes as that is without a sign": b"\0\1\x80\0" + bytes(0x8000) + KEY[5:],
     "no UTF-8": b"\0\1\0\1\xff" + KEY[5:],
 }
 
