@@ -110,8 +110,11 @@ def elect(
         timeout_s: until all nodes see it.
 
     Raises:
-        RefusedError: it holds no replica, is not in sync, or is not seen as the leader in time.
+        RefusedError: no node is up; or it holds no replica, is not in sync, or is not seen as the
+            leader in time.
     """
+    if not ports:
+        raise RefusedError("no node is up")
     port = next(iter(ports.values()))
     replicas = [int(one) for one in _partition(port, topic, partition).replica_nodes]
     if leader not in replicas:

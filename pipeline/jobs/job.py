@@ -37,7 +37,11 @@ _LOCK_SUFFIX: Final = ".lock"
 PROGRESS_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.2  # between two looks at the tasks that failed
 _ERRORS_MAX: Final = 100  # tasks of a stage whose errors are read
-_FILE_ERROR: Final = re.compile(r"^\w+Error: \[Errno \d+\] (.+): '(.+)'$", re.MULTILINE)
+_FILE_ERROR: Final = re.compile(r"^\w+Error: \[Errno (\d+)\] (.+): '(.+)'$", re.MULTILINE)
+_FINAL_ERRNOS: Final = frozenset(
+    {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EROFS}
+)
+"""Of files that another attempt would not find otherwise; a failed disk is the worker's alone."""
 _MODULE_ERROR: Final = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'", re.MULTILINE)
 # Below this size a job runs in this process unless Spark is requested.
 SPARK_BYTES_MIN: Final = 1 << 30
@@ -383,8 +387,8 @@ def data_error(text: str) -> str | None:
     if full in text:
         return full
     file = _FILE_ERROR.search(text)
-    if file is not None:
-        return f"{file[2]}: {file[1]}"
+    if file is not None and int(file[1]) in _FINAL_ERRNOS:
+        return f"{file[3]}: {file[2]}"
     module = _MODULE_ERROR.search(text)
     if module is None:
         return None

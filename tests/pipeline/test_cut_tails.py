@@ -55,6 +55,29 @@ def test_below_the_recovery_point_it_is_damage(tmp_path: Path, kind: str) -> Non
 
 
 @every_tail
+def test_above_what_is_read_it_is_nothing(tmp_path: Path, kind: str) -> None:
+    log(tmp_path, TAILS[kind], recovery_point=21)
+    assert read(tmp_path, endingOffsets='{"orders": {"0": 20}}') == 20
+    below = {"path": str(tmp_path), "endingOffsets": '{"orders": {"0": 20}}'}
+    assert plan_read(parse_options(below)).cut_tails == (), "no node cuts it"
+    with pytest.raises(CorruptSegmentError, match=kind):
+        read(tmp_path, endingOffsets='{"orders": {"0": 21}}')
+
+
+@pytest.mark.parametrize(("end", "is_read"), [(3, True), (10, True), (11, False), (20, False)])
+def test_damage_above_what_is_read_stops_nothing(tmp_path: Path, end: int, is_read: bool) -> None:
+    content = bytearray(batch(10, [b"b"] * 10))
+    content[-1] ^= 1
+    write_partition(tmp_path, [batch(0, [b"a"] * 10), bytes(content)])
+    ending = f'{{"orders": {{"0": {end}}}}}'
+    if is_read:
+        assert read(tmp_path, endingOffsets=ending) == end
+    else:
+        with pytest.raises(CorruptSegmentError, match="bad_crc"):
+            read(tmp_path, endingOffsets=ending)
+
+
+@every_tail
 def test_below_the_flushed_end_of_kraftline_it_is_damage(tmp_path: Path, kind: str) -> None:
     path = log(tmp_path, TAILS[kind])
     (path.parent / FLUSHED_END_NAME).write_bytes(encode_flushed_end(21))

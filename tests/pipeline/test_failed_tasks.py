@@ -1,5 +1,7 @@
 """A task that meets bad data ends the job at its first attempt, by what Spark's own records say."""
 
+import errno
+import os
 import threading
 from types import SimpleNamespace
 
@@ -77,3 +79,15 @@ def test_without_spark_and_without_failures_nothing_is_asked() -> None:
     spark = Spark(None)
     assert job.Progress(1, 0, spark).found_damage() == ()
     assert spark.asked == []
+
+
+@pytest.mark.parametrize(
+    ("number", "is_final"),
+    [(errno.ENOENT, True), (errno.EACCES, True), (errno.EPERM, True), (errno.ENOTDIR, True),
+     (errno.EISDIR, True), (errno.EROFS, True),
+     (errno.EIO, False), (errno.ESTALE, False), (errno.EMFILE, False)],
+)  # fmt: skip
+def test_a_file_that_another_attempt_may_read_ends_nothing(number: int, is_final: bool) -> None:
+    text = f"Traceback\nOSError: [Errno {number}] {os.strerror(number)}: 'in/a.log'\n"
+    expected = f"in/a.log: {os.strerror(number)}" if is_final else None
+    assert job.data_error(text) == expected

@@ -43,3 +43,8 @@ def test_no_signal_goes_to_a_process_that_is_not_its_node(warm):
     assert ask(warm, "signal", pid=1, number=0) == {"result": False}
     assert ask(warm, "alive", pids=[1]) == {"result": []}
     assert ask(warm, "wait", pid=1, timeout_s=9) == {"result": None}
+
+
+def test_no_election_without_a_node(warm):
+    request = {"ports": {}, "topic": "t", "partition": 0, "leader": 1, "timeout_s": 0}
+    assert ask(warm, "elect", **request) == {"error": "RefusedError: no node is up"}

@@ -239,6 +239,7 @@ class _Walk:
             return
         topic, partition = (parsed.topic, parsed.partition) if parsed else (UNKNOWN_TOPIC, -1)
         home = self._log_directory(path.rpartition("/")[0] or ".")
+        flushed_end = _flushed_end(path)  # before the sizes: a node that runs goes on
         empty = PartitionFiles(
             directory=path,
             topic=topic,
@@ -269,7 +270,7 @@ class _Walk:
             log_start=None if only is not None else home.log_starts.get(key),
             high_watermark=home.high_watermarks.get(key),
             is_cleaned=key in home.cleaned,
-            recovery_point=max(home.recovery_points.get(key, 0), _flushed_end(path)),
+            recovery_point=max(home.recovery_points.get(key, 0), flushed_end),
         )
 
     def _file(

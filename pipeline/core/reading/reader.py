@@ -170,6 +170,7 @@ class _Reader:
             topic=file.topic, partition=file.partition, segment=file.name,
             node_id=file.node_id, topic_id=file.topic_id,
         )  # fmt: skip
+        reached: int | None = None
         try:
             with open_segment(file.path) as descriptor:
                 for table in scan(
@@ -177,7 +178,10 @@ class _Reader:
                     is_last=file.is_last, validate=self.options.validate,
                     reads_old_formats=True,
                 ):  # fmt: skip
-                    yield from self._table_rows(table, piece, context)
+                    if len(table):
+                        reached = int(table.last_offsets[-1]) + 1
+                    is_above = reached is not None and _is_above(piece.selection, reached)
+                    yield from self._table_rows(table, piece, context, is_above=is_above)
         except OSError as error:
             fault = Fault(
                 reason="vanished" if isinstance(error, FileNotFoundError) else "unreadable",
@@ -186,7 +190,7 @@ class _Reader:
             yield from self._damage(fault, file, context, None)
 
     def _table_rows(
-        self, table: BatchTable, piece: Piece, context: RowContext
+        self, table: BatchTable, piece: Piece, context: RowContext, *, is_above: bool
     ) -> Iterator[pa.RecordBatch]:
         file = piece.split.file
         checked = self.options.validate in ("crc", "full")
@@ -203,7 +207,7 @@ class _Reader:
                     yield from self._damage(rows, file, context, None)
                 else:
                     yield rows
-        if table.fault is not None and not is_cut(table.fault, file):
+        if table.fault is not None and not is_above and not is_cut(table.fault, file):
             yield from self._damage(table.fault, file, context, table.damaged)
 
     def _damage(
@@ -224,6 +228,11 @@ class _Reader:
                 return
             column = "position" if is_batch else "batchPosition"
             yield corrupt_row(self.schema, context, fault, position_column=column)
+
+
+def _is_above(selection: RowSelection, reached: int) -> bool:
+    """Return True if nothing behind this exclusive end offset is selected."""
+    return selection.end is not None and reached >= selection.end
 
 
 def is_cut(fault: Fault, file: SegmentFile) -> bool:
