@@ -1,9 +1,12 @@
 """Promises to the clients of one partition."""
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
+
+from simulator.checks.partitions.record_logs import StoredBatch
 
 
 class Promised(msgspec.Struct):
@@ -20,6 +23,8 @@ class Promised(msgspec.Struct):
     """Time of the last excuse: what was asked for before it promises nothing."""
     since_epoch: int = -1
     """Leader epoch of that time: what one of an epoch before it has, nobody else need have."""
+    lacking: set[int] = set()
+    """Offsets that a leader lacked since an excuse: another replica may have and keep them."""
     weak: set[int] = set()
     behind: set[int] = set()
     is_excused: bool = False
@@ -39,6 +44,16 @@ class Promised(msgspec.Struct):
         """
         is_over = leader_epoch is not None and leader_epoch < self.since_epoch
         return sent_us > self.since_us and not is_over
+
+    def note_lacking(self, start: int, end: int, stored: Iterable[StoredBatch]) -> None:
+        """Take note of what a leader lacks between its log start and its end.
+
+        Of all replicas in sync that lost their power one leads, although the end of a segment may
+        be lost and the next one there (`storage.logs.recovery.SegmentsApart`). In Kafka the gap
+        stays too, and epochs do not tell followers about it.
+        """
+        found = [range(batch.base_offset, batch.end_offset) for batch in stored]
+        self.lacking |= set(range(start, end)).difference(*found)
 
     def forget_below(self, offset: float) -> None:
         """Expect nothing below an offset."""

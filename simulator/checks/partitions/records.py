@@ -4,7 +4,8 @@
         all replicas in sync lost their power since they joined
     D2  the high watermark of a leader never falls in its epoch, and no replica of the maximal ISR
         ends below it; no consumer reads above it
-    D3  replicas have the same bytes below both their high watermarks
+    D3  replicas have the same bytes below both their high watermarks, but for what a leader lacked
+        when all replicas in sync had lost their power
     D5  a batch of a producer, epoch and sequence is stored once
     D7  a leader epoch has one leader, and epochs of batches never fall
     D9  at rest nobody waits and no memory is held
@@ -111,7 +112,7 @@ class RecordChecks:
     ) -> None:
         of = self._of(key)
         for offset, value in enumerate(values, base_offset):
-            if offset < of.start:
+            if offset < of.start or offset in of.lacking:
                 continue
             known = of.values.setdefault(offset, value)
             of.promised_us.setdefault(offset, self._now_us())
@@ -285,6 +286,7 @@ class RecordChecks:
         if leader is None:
             self._leaders[key, epoch] = leader = node
             self._check_kept(machine, key, epoch)
+            self._note_lacking(machine, key, role)
         if leader != node:
             raise Violation("D7", f"{_text(key)}: nodes {leader} and {node} lead epoch {epoch}")
         place = (node, machine.incarnation, key)
@@ -333,6 +335,12 @@ class RecordChecks:
             return  # it is about to learn of another one
         self.hit("leader_changed_with_records")
         self.check_promised(machine, key)
+
+    def _note_lacking(self, machine: "RecordsMachine", key: Key, role: Leadership) -> None:
+        of = self._of((bytes(key[0]), key[1]))
+        if of.is_excused:
+            log = role.log.log
+            of.note_lacking(log.log_start_offset, log.end_offset, self.stored(machine, key))
 
     def check_promised(self, machine: "RecordsMachine", key: Key) -> None:
         """Check that a replica has all that was promised.
@@ -424,13 +432,14 @@ class RecordChecks:
 
     def _have_the_same(self, first: int, second: int, key: Key, watermark: int) -> bool:
         """Compare what two replicas have from the higher log start to a high watermark."""
+        lacking = self._of((bytes(key[0]), key[1])).lacking
         starts = [self.partition_at(node, key) for node in (first, second)]
         start = max(each.log.log_start_offset for each in starts if each and each.log)
         contents = [
             [
                 batch.content
                 for batch in self.stored(self._machines[node], key)
-                if start < batch.end_offset <= watermark
+                if start < batch.end_offset <= watermark and batch.base_offset not in lacking
             ]
             for node in (first, second)
         ]

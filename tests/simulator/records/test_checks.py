@@ -1,5 +1,7 @@
 """Each check of records fails when what it checks is broken."""
 
+import math
+
 import immutables
 import pytest
 from msgspec.structs import replace
@@ -212,6 +214,78 @@ def test_the_only_one_in_sync_loses_power_and_all_others_know_more_than_it():
     assert checks.may_have_lost(key)
     assert promised(world).behind == {1, 2, 3}
     assert promised(world).values == {}
+
+
+def without(world, machine, batch):
+    """Take a batch out of the only segment of a replica."""
+    (path,) = segments_of(machine)
+    content = bytes(machine.vfs.written_content(path))
+    assert content.count(batch.content) == 1
+    machine.vfs.rewrite(path, content.replace(batch.content, b""))
+
+
+def leads_anew(world):
+    """Let the checks see the leader of partition 0 as one that has just been elected."""
+    machine = leader_of(world)
+    del world.record_checks._leaders[key_of(world), replica_of(world, machine).leader_epoch]
+    world.record_checks.after_step(machine)
+
+
+def test_followers_keep_what_a_leader_lacks_since_all_in_sync_lost_their_power():
+    """A power failure took the end of a segment and left the next one: in Kafka the gap stays."""
+    world = rested()
+    checks, key, machine = world.record_checks, key_of(world), leader_of(world)
+    *_, lost, other, last = stored_at(world, machine)
+    for node in (1, 2, 3):
+        checks.power_lost(node)
+    leads_anew(world)
+    assert promised(world).lacking == set()
+    (path,) = segments_of(machine)
+    whole = bytes(machine.vfs.written_content(path))
+    without(world, machine, lost)
+    without(world, machine, last)
+    assert "differ at rest" in broken("D3", checks.check_at_rest)
+    leads_anew(world)
+    gaps = {*range(lost.base_offset, lost.end_offset), *range(last.base_offset, last.end_offset)}
+    assert promised(world).lacking == gaps
+    late_us = world.scheduler.now_us + 1
+    for batch in (lost, other, last):
+        checks.consumed(key, batch.base_offset, batch.values, late_us)
+    assert list(promised(world).values) == list(range(other.base_offset, other.end_offset))
+    without(world, follower_of(world), other)
+    assert "differ at rest" in broken("D3", checks.check_at_rest)
+    assert promised(world).behind == {follower_of(world).id}
+    promised(world).behind.clear()
+    checks.check_at_rest()
+    machine.vfs.rewrite(path, whole)
+    leads_anew(world)
+    assert promised(world).lacking == gaps  # who led before still lacks it
+
+
+def test_d1_a_leader_lacks_a_record_and_only_it_lost_its_power():
+    world = rested()
+    machine = leader_of(world)
+    world.record_checks.power_lost(machine.id)
+    without(world, machine, stored_at(world, machine)[-1])
+    text = broken("D1", lambda: leads_anew(world))
+    assert f"node {machine.id} leads with None" in text
+    assert promised(world).lacking == set()
+    promised(world).forget_below(math.inf)
+    leads_anew(world)
+    assert promised(world).lacking == set()
+
+
+def test_a_leader_lacks_nothing_below_its_log_start():
+    world = rested()
+    checks, machine = world.record_checks, leader_of(world)
+    first, *_ = stored_at(world, machine)
+    for node in (1, 2, 3):
+        checks.power_lost(node)
+    checks.starts.are_free = True
+    without(world, machine, first)
+    replica_of(world, machine).log.raise_log_start_to(first.end_offset)
+    leads_anew(world)
+    assert promised(world).lacking == set()
 
 
 def test_d1_a_record_of_acks_1_that_its_leader_lacks(quiet):
