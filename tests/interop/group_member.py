@@ -75,13 +75,14 @@ def run_confluent(options: argparse.Namespace, stop: Stop) -> None:
         on_assign=lambda _, partitions: say(assigned=numbers(partitions)),
         on_revoke=lambda _, partitions: say(revoked=numbers(partitions)),
     )
+    to_commit = False
     while not stop.is_set:
         messages = consumer.consume(100, POLL_SECONDS)
         read = [message for message in messages if message.error() is None]
         for message in read:
             say(read=[message.partition(), message.offset(), message.value().decode()])
-        if read:
-            _commit(lambda: consumer.commit(asynchronous=False))
+        if read or to_commit:  # with a newer member epoch nothing is read again
+            to_commit = not _commit(lambda: consumer.commit(asynchronous=False))
     consumer.close()
 
 
@@ -165,12 +166,14 @@ async def _run_aiokafka(options: argparse.Namespace, stop: Stop) -> None:
     await consumer.stop()
 
 
-def _commit(commit: Any) -> None:
-    """Commit; a rebalance may come first, after which the records are read again."""
+def _commit(commit: Any) -> bool:
+    """Commit; False if a rebalance came first, after which a classic member reads again."""
     try:
         commit()
     except Exception as error:  # noqa: BLE001
-        say(uncommitted=type(error).__name__)
+        say(uncommitted=f"{type(error).__name__}: {error}")
+        return False
+    return True
 
 
 RUNS = {

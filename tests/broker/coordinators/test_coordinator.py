@@ -1,12 +1,13 @@
 """The coordinator of groups of a broker: elections, loading, answers at the high watermark."""
 
+import errno
 from typing import Any
 
 import pytest
 
 from broker.coordinators import loading
 from broker.coordinators.coordinator import LINGER_MS
-from broker.effects import SendParts
+from broker.effects import DirectoryFailed, SendParts
 from broker.events import ConnectionOpened, FramesReceived, TimeAdvanced
 from coordinator.group.config import GroupCoordinatorConfig
 from coordinator.group.machine import OffsetsConfig
@@ -243,6 +244,22 @@ def test_a_damaged_segment_ends_its_shard_alone(
         assert again.commit({"a": [(0, 6)]}, group=group) == {"a": {0: NONE}}
     left = {each: again.vfs.size(f"{folder}/{each}") for each in logs_of_it}
     assert left == {each: files[each] for each in logs_of_it}, "nothing is cut or written"
+
+
+def test_a_disk_that_fails_while_a_shard_loads_ends_the_shard() -> None:
+    broker = started()
+    broker.commit({"a": [(0, 5)]})
+    broker.metadata.change(NUMBER, OFFSETS, leader=2)
+    broker.publish()
+    broker.metadata.change(NUMBER, OFFSETS, leader=1)
+    folder = f"{LOG_DIR}/{CONSUMER_OFFSETS}-{NUMBER}/"
+    broker.vfs.failing = lambda kind, path: (
+        errno.EIO if kind == "read" and path.startswith(folder) else None
+    )
+    effects = broker.publish()
+    assert [each.path for each in effects if isinstance(each, DirectoryFailed)] == [LOG_DIR]
+    assert broker.groups.loading_count == 0
+    assert broker.fetch(("g", None)) == {"g": ("not_coordinator", {})}
 
 
 def test_commits_of_a_turn_are_one_batch() -> None:
