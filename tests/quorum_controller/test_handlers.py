@@ -1,4 +1,4 @@
-"""What brokers forward to the controller, and what waits within the time-out of its request."""
+"""The requests that brokers forward to the controller, and those with a time-out of their own."""
 
 from quorum_controller.handlers import HANDLERS
 from wire import api_keys
