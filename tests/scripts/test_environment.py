@@ -130,6 +130,4 @@ def test_a_chosen_python_that_is_too_old_is_refused_in_one_line(tmp_path: Path) 
 def test_no_python_at_all_is_refused_in_one_line(tmp_path: Path) -> None:
     done = run_environment(tmp_path, "PATH=/nowhere; make_venv")
     assert done.returncode == 1
-    assert done.stderr == (
-        "kraftline: Python 3.11 or newer is needed (or uv, which fetches it)\n"
-    )
+    assert done.stderr == ("kraftline: Python 3.11 or newer is needed (or uv, which fetches it)\n")

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from wire.errors import RemoteProtocolError
+from wire.messages import one_row
 from wire.messages.fetch_versions import (
     FLEXIBLE_VERSION,
     LEADER_EPOCH_VERSION,
@@ -76,7 +77,44 @@ class BrokerFetchRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 def decode_fetch_request(version: int, body: Buffer, position: int = 0) -> BrokerFetchRequest:
     """Read a request at once; as `read_fetch_request`."""
+    if version >= REPLICA_STATE_VERSION and len(body) - position == one_row.REQUEST.size:
+        request = _of_one_row(body, position)
+        if request is not None:
+            return request
     return finished(read_fetch_request(version, body, position))
+
+
+def _of_one_row(body: Buffer, position: int) -> BrokerFetchRequest | None:
+    """Read a follower's request for one partition; None if it is another one of this size."""
+    (
+        max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch,
+        topics, topic, rows, partition, leader_epoch, offset, last_epoch, log_start, size,
+        marks, replica_id, replica_epoch, end,
+    ) = one_row.REQUEST.unpack_from(body, position)  # fmt: skip
+    if not (topics == rows == one_row.ONE and marks == one_row.REQUEST_END):
+        return None
+    if isolation_level or end != one_row.NULL:
+        return None
+    row = RequestedPartition(
+        topic=topic,
+        partition=partition,
+        fetch_offset=offset,
+        max_bytes=size,
+        current_leader_epoch=leader_epoch,
+        last_fetched_epoch=last_epoch,
+        log_start_offset=log_start,
+    )
+    return BrokerFetchRequest(
+        replica_id=replica_id,
+        replica_epoch=replica_epoch,
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        is_committed_only=False,
+        session_id=session_id,
+        session_epoch=session_epoch,
+        partitions=(row,),
+    )
 
 
 def read_fetch_request(version: int, body: Buffer, position: int = 0) -> Steps[BrokerFetchRequest]:

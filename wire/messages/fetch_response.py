@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from wire.errors import ErrorCode
+from wire.messages import one_row
 from wire.messages.fetch_versions import (
     CURRENT_LEADER_TAG,
     DIVERGING_EPOCH_TAG,
@@ -33,6 +34,7 @@ from wire.messages.fields import (
     encode_tagged,
     encode_text,
 )
+from wire.primitives import encode_unsigned_varint
 from wire.steps import Steps, finished
 
 PIECE: Final = 128
@@ -115,6 +117,10 @@ def write_fetch_response(
         One piece more than `answers`: the records of each stand behind the piece of its number.
     """
     assert VERSION_MIN <= version <= VERSION_MAX, f"{version=}"
+    if version >= TOPIC_ID_VERSION and len(answers) == 1 and not endpoints:
+        (answer,) = answers
+        if answer.aborted_transactions is answer.diverging_epoch is answer.leader is None:
+            return [_of_one_row(answer, throttle_time_ms, code, session_id), one_row.RESPONSE_END]
     is_flexible = version >= FLEXIBLE_VERSION
     topics = [list(of_topic) for _, of_topic in groupby(answers, key=attrgetter("topic"))]
     piece = [_INT32.pack(throttle_time_ms)]
@@ -135,6 +141,19 @@ def write_fetch_response(
         has_endpoints = bool(endpoints) and version >= LEADER_VERSION
         piece.append(encode_tagged({0: encode_endpoints(endpoints)} if has_endpoints else {}))
     return [*pieces, b"".join(piece)]
+
+
+def _of_one_row(
+    answer: FetchedPartition, throttle_time_ms: int, code: ErrorCode, session_id: int
+) -> bytes:
+    """A response for one partition up to its records, from version 13 on."""
+    topic = answer.topic
+    assert isinstance(topic, bytes), f"{topic=} is no id"
+    return one_row.RESPONSE.pack(
+        throttle_time_ms, code.value, session_id, one_row.ONE, topic, one_row.ONE,
+        answer.partition, answer.code.value, answer.high_watermark, answer.last_stable_offset,
+        answer.log_start_offset, one_row.NULL, answer.preferred_read_replica,
+    ) + encode_unsigned_varint(answer.records_bytes + 1)  # fmt: skip
 
 
 def response_bytes(version: int, answers: Sequence[FetchedPartition]) -> int:

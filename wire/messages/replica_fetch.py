@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from wire.errors import ErrorCode, RemoteProtocolError
+from wire.messages import one_row
 from wire.messages.fetch_versions import (
     CURRENT_LEADER_TAG,
     DIRECTORY_TAG,
@@ -28,7 +29,7 @@ from wire.messages.fetch_versions import (
 )
 from wire.messages.field_reader import NOT_READABLE, FieldReader
 from wire.messages.fields import encode_length, encode_tagged
-from wire.primitives import Buffer
+from wire.primitives import Buffer, read_unsigned_varint
 from wire.types import (
     BrokerEpoch,
     DirectoryId,
@@ -123,6 +124,10 @@ def encode_replica_fetch(version: int, request: ReplicaFetchRequest) -> bytes:
     """
     assert VERSION_MIN <= version <= VERSION_MAX, f"{version=}"
     has_state = version >= REPLICA_STATE_VERSION
+    if has_state and len(request.rows) == 1 and not request.forgotten:
+        (((topic, partition), row),) = request.rows
+        if row.directory_id is None and row.high_watermark is None:
+            return _of_one_row(request, topic, partition, row)
     replica_id = request.replica_id
     epoch = -1 if request.replica_epoch is None else request.replica_epoch
     parts = [] if has_state else [_INT32.pack(replica_id)]
@@ -142,6 +147,22 @@ def encode_replica_fetch(version: int, request: ReplicaFetchRequest) -> bytes:
     tagged = {REPLICA_STATE_TAG: _REPLICA_STATE.pack(replica_id, epoch, 0)} if has_state else {}
     parts += (b"\1", encode_tagged(tagged))  # behind a rack of no letters
     return b"".join(parts)
+
+
+def _of_one_row(
+    request: ReplicaFetchRequest, topic: TopicId, partition: int, row: ReplicaFetchRow
+) -> bytes:
+    """A request for one partition, from version 15 on; the row has no tagged fields."""
+    return one_row.REQUEST.pack(
+        request.max_wait_ms, request.min_bytes, request.max_bytes, 0,
+        request.session_id, request.session_epoch,
+        one_row.ONE, topic, one_row.ONE,
+        partition, row.current_leader_epoch, row.fetch_offset,
+        -1 if row.last_fetched_epoch is None else row.last_fetched_epoch,
+        row.log_start_offset, row.max_bytes,
+        one_row.REQUEST_END, request.replica_id,
+        -1 if request.replica_epoch is None else request.replica_epoch, one_row.NULL,
+    )  # fmt: skip
 
 
 def _row(version: int, partition: int, row: ReplicaFetchRow) -> bytes:
@@ -185,9 +206,36 @@ def decode_replica_fetched(version: int, body: Buffer, position: int = 0) -> Rep
     """
     assert VERSION_MIN <= version <= VERSION_MAX, f"{version=}"
     try:
-        return _response(FieldReader(body, position, is_flexible=True))
+        return _response_of_one_row(body, position) or _response(
+            FieldReader(body, position, is_flexible=True)
+        )
     except NOT_READABLE as error:
         raise RemoteProtocolError(f"Fetch response {version} cannot be read: {error}") from error
+
+
+def _response_of_one_row(body: Buffer, position: int) -> ReplicaFetchResponse | None:
+    """Read a response for one partition; None if it is another one."""
+    start = position + one_row.RESPONSE.size
+    if len(body) <= start:
+        return None
+    (
+        _, code, session_id, topics, topic, rows,
+        partition, row_code, high_watermark, _, log_start_offset, aborted, _,
+    ) = one_row.RESPONSE.unpack_from(body, position)  # fmt: skip
+    if not (topics == rows == one_row.ONE and aborted == one_row.NULL):
+        return None
+    length, start = read_unsigned_varint(body, start)
+    end = start + max(0, length - 1)
+    if body[end:] != one_row.RESPONSE_END:
+        return None
+    answer = ReplicaFetchedPartition(
+        key=(TopicId(topic), partition),
+        code=_code(row_code),
+        high_watermark=Offset(high_watermark),
+        log_start_offset=Offset(log_start_offset),
+        records=memoryview(body)[start:end] if length else _NONE,
+    )
+    return ReplicaFetchResponse(code=_code(code), session_id=session_id, partitions=(answer,))
 
 
 def _response(reader: FieldReader) -> ReplicaFetchResponse:
