@@ -10,6 +10,7 @@ import msgspec
 from replication.leader.fetch_session import FetchPartition
 from replication.leader.leadership import UNCHANGED, Changed
 from replication.log_offsets import LogOffsetMetadata
+from storage.logs.tail import HeldBatch
 from storage.logs.unified_log import NO_TIMESTAMP_MS, FetchIsolation, UnifiedLog
 from storage.segments.file_slice import FileSlice
 from storage.segments.timestamp_lookup import Spend, TimestampAndOffset, spend_nothing
@@ -28,8 +29,8 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True):
 
     start: LogOffsetMetadata
     """The fetch offset; without a place if the logs diverge."""
-    records: FileSlice | None = None
-    """Whole batches, whose handle the caller closes; None without any."""
+    records: FileSlice | HeldBatch | None = None
+    """Whole batches, which the caller closes; None without any."""
     diverging_epoch: OffsetAndEpoch | None = None
     """The follower truncates by it: largest epoch up to its last one, and its end here."""
     high_watermark: Offset
@@ -89,7 +90,9 @@ def with_records(
         CorruptLogError: a header on the way is damaged.
     """
     offset = fetched.start.offset
-    records = log.slice(offset, max_bytes, isolation, at_least_one=at_least_one)
+    records: FileSlice | HeldBatch | None = log.tail.batch_at(offset, log.bound(isolation))
+    if records is None or (records.size_bytes > max_bytes and not at_least_one):
+        records = log.slice(offset, max_bytes, isolation, at_least_one=at_least_one)
     base_offset, position = (
         log.place_of(offset) if records is None else (records.segment_base_offset, records.position)
     )

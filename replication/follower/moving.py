@@ -16,6 +16,7 @@ from replication.follower.following import FetchedFromLeader, append_fetched, be
 from storage.logs.append_info import UnexpectedOffsetError
 from storage.logs.recovery import first_gap
 from storage.logs.retention import RetentionRules
+from storage.logs.tail import HeldBatch
 from storage.logs.unified_log import FetchIsolation, UnifiedLog
 from storage.segments.file_slice import FileSlice
 from storage.vfs import Vfs
@@ -51,7 +52,7 @@ class CopyStep(msgspec.Struct, frozen=True, kw_only=True):
     high_watermark: Offset
     log_start_offset: Offset
     wall_ms: int
-    records: FileSlice | None = None
+    records: FileSlice | HeldBatch | None = None
     truncate_to: int | None = None
     start_at: int | None = None
     """Offset at which the copy begins anew."""

@@ -20,6 +20,7 @@ from replication.partition import Partition
 from replication.reading import Fetched
 from replication.throttle import ReplicationQuota
 from storage.errors import CorruptLogError
+from storage.logs.tail import HeldBatch
 from storage.logs.unified_log import FetchIsolation, UnifiedLog
 from storage.segments.file_slice import FileSlice
 from wire.errors import ErrorCode
@@ -41,8 +42,8 @@ class PartitionRead(msgspec.Struct, frozen=True, kw_only=True):
 
     wanted: WantedPartition
     row: FetchedPartition
-    records: FileSlice | None = None
-    """Records whose handle is closed by the receiver of the read."""
+    records: FileSlice | HeldBatch | None = None
+    """Records, which are closed by the receiver of the read."""
     start: LogOffsetMetadata | None = None
     """Place of the fetch offset; None beside an error."""
     changed: Changed = UNCHANGED

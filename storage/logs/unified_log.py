@@ -25,6 +25,7 @@ from storage.logs.log_producers import LogProducers
 from storage.logs.log_validator import AppendRules, Checked, LogValidator, stamp
 from storage.logs.recovery import RecoveryEvent
 from storage.logs.retention import RetentionRules, deletable_count, extents
+from storage.logs.tail import Tail
 from storage.producers.append_source import CLIENT, AppendSource
 from storage.producers.leader_append import begin_verification, prepare_append
 from storage.producers.producer_entry import BatchMetadata
@@ -97,6 +98,7 @@ class UnifiedLog:
         self.high_watermark = log.log_start_offset
         self.last_flush_ms = wall_ms
         """Wall clock of the last flush, at first of the opening; for `flush.ms`."""
+        self.tail = Tail(log)
         self.has_rolled = False
         """True from a roll to the next flush plan: the closed segments are to be flushed."""
         self._truncated_to = OFFSET_MAX
@@ -189,6 +191,7 @@ class UnifiedLog:
                 is_duplicate=True,
             )
         self._write(batch.buffer, [batch.frame()], wall_ms)
+        self.tail.keep(batch)
         self._take_over(prepared.appends, prepared.completed)
         producers.verifications.end_with(header)
         append_time_ms = self.validator.append_time_ms(wall_ms)

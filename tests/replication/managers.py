@@ -189,7 +189,7 @@ def offsets(read):
     if read.records is None:
         return []
     content = read.records.read()
-    read.records.file.close()
+    read.records.close()
     return [batch.header.base_offset for batch in iterate_batches(content)]
 
 

@@ -65,13 +65,10 @@ def write_timed(path: Path, loop_us: int, *, exit_code: int = 0) -> Path:
 def run_environment(
     tmp_path: Path, command: str, **environment: str
 ) -> subprocess.CompletedProcess[str]:
+    sourced = f'ROOT={ROOT}; . "$ROOT/scripts/environment.sh"'
+    places = f"SYSTEM_PYTHON={tmp_path}/system/python3; VENV={tmp_path}/venv"
     return subprocess.run(
-        [
-            "bash",
-            "-c",
-            f'ROOT={ROOT}; . "$ROOT/scripts/environment.sh"; '
-            f"SYSTEM_PYTHON={tmp_path}/system/python3; VENV={tmp_path}/venv; {command}",
-        ],
+        ["bash", "-c", f"{sourced}; {places}; {command}"],
         env={"PATH": f"{tmp_path}/bin:/bin", "HOME": str(tmp_path), **environment},
         capture_output=True,
         text=True,

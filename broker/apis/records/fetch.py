@@ -35,6 +35,7 @@ from replication.leader.replica_selector import Reader
 from replication.leader.session_partition import SessionPartition
 from replication.replica_manager import ReplicaManager
 from replication.throttle import ReplicationQuota
+from storage.logs.tail import HeldBatch
 from storage.logs.unified_log import FetchIsolation
 from wire.errors import ErrorCode
 from wire.messages.fetch_request import (
@@ -320,7 +321,7 @@ class Fetch:
             found = unsent.pop((row.topic, row.partition), None)
             if found is not None:
                 key, records = found
-                parts.append(records)
+                parts.append(records.content if isinstance(records, HeldBatch) else records)
                 self._count(key, records.size_bytes, follower_id)
         for _, records in unsent.values():
             records.close()

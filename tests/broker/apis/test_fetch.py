@@ -14,6 +14,7 @@ from quorum_controller.security.authorization import (
     ResourceType,
 )
 from replication.leader import fetches
+from storage.logs.tail import TAIL_BYTES_MAX
 from storage.producers.producer_state import Origin
 from tests.broker.apis.records import (
     FETCH,
@@ -394,7 +395,8 @@ def test_a_session_has_no_rows_where_a_later_request_has_overtaken():
     before = broker.handles(key_of("t"))
     parked = broker.ask({}, session_id=session_id, session_epoch=1, max_wait_ms=100)
     broker.ask({}, session_id=session_id, session_epoch=2, max_wait_ms=100)
-    broker.append([key_of("t")])
+    large = produced(WALL_MS, value=b"v" * TAIL_BYTES_MAX)  # it is read by a handle
+    broker.append({key_of("t"): large})
     assert session_of(parked) == (ErrorCode.invalid_fetch_session_epoch, session_id)
     assert broker.handles(key_of("t")) == before + 1, "that of the second answer"
 
