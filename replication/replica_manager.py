@@ -123,6 +123,8 @@ class ReplicaManager:
             rules=rules,
         )
         self._answers = fetches
+        self._committed: dict[TopicIdPartition, None] = {}
+        """Partitions whose high watermark rose, of which produces are to be answered."""
         self._fetches = fetches.waiting
         self.fetch = fetches.fetch
         """Reads partitions, or parks a Fetch."""
@@ -134,12 +136,15 @@ class ReplicaManager:
 
     @property
     def is_busy(self) -> bool:
-        """True if fetches whose wait is over are not answered."""
-        return self._answers.is_busy
+        """True if fetches or produces whose wait is over are not answered."""
+        return self._answers.is_busy or bool(self._committed)
 
     def go_on(self) -> None:
-        """Answer some of them."""
+        """Answer some of the fetches, then the produces that have let them go first."""
         self._answers.go_on()
+        committed, self._committed = self._committed, {}
+        for key in committed:
+            self._produces.check(key)
 
     @property
     def waiting_counts(self) -> tuple[int, int, int]:
@@ -208,8 +213,11 @@ class ReplicaManager:
         if changed.low_watermark_raised:
             self.check(key)
         elif changed.high_watermark_raised:
-            self._produces.check(key)
             self._fetches.check(key, partial(DelayedFetch.committed, key=key))
+            if self._answers.is_busy:  # Kafka completes fetches before produces, too
+                self._committed[key] = None
+            else:
+                self._produces.check(key)
             self._deletions.check(key)
             self._on_checked(key)
 
