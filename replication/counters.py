@@ -97,6 +97,11 @@ class Counters(msgspec.Struct):
                 last_id, found = topic_id, self.of(topic_id)
             found.fetch_requests += 1
 
+    def passed_by(self, topic_id: TopicId, count: int) -> None:
+        """Count the requests that named a partition by their session, and had nothing of it."""
+        self.fetch_requests += count
+        self.of(topic_id).fetch_requests += count
+
     def failed_read(self, topic_id: TopicId) -> None:
         """Count a read of a damaged batch."""
         self.failed_fetch_requests += 1

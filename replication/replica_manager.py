@@ -213,7 +213,7 @@ class ReplicaManager:
         if changed.low_watermark_raised:
             self.check(key)
         elif changed.high_watermark_raised:
-            self._fetches.check(key, partial(DelayedFetch.committed, key=key))
+            self._answers.check(key, partial(DelayedFetch.committed, key=key))
             if self._answers.is_busy:  # Kafka completes fetches before produces, too
                 self._committed[key] = None
             else:
@@ -224,19 +224,19 @@ class ReplicaManager:
     def _appended(self, key: TopicIdPartition, changed: Changed) -> None:
         """Follow an append of this leader, which those may read who wait for records."""
         self.took(key, changed)
-        self._fetches.check(key, partial(DelayedFetch.appended, key=key))
+        self._answers.check(key, partial(DelayedFetch.appended, key=key))
 
     def check(self, key: TopicIdPartition) -> None:
         """Try all requests that wait for a partition: it has another role, epoch or end."""
         self._produces.check(key)
-        self._fetches.check(key)
+        self._answers.check(key)
         self._deletions.check(key)
         self._on_checked(key)
 
     def check_all(self, keys: Sequence[TopicIdPartition]) -> None:
         """As `check`, of the partitions of one image: each request is tried once."""
         self._produces.check_all(keys)
-        self._fetches.check_all(keys)
+        self._answers.check_all(keys)
         self._deletions.check_all(keys)
         for key in keys:
             self._on_checked(key)

@@ -12,7 +12,12 @@ import msgspec
 
 from replication.leader.fetch_params import FetchParams
 from replication.leader.fetch_session import FetchPartition
-from replication.leader.fetching import IsThrottled, PartitionOf, PartitionRead
+from replication.leader.fetching import (
+    IsThrottled,
+    PartitionOf,
+    PartitionRead,
+    WantedPartition,
+)
 from replication.log_offsets import LogOffsetMetadata
 from replication.partition import Partition
 from storage.logs.unified_log import FetchIsolation
@@ -32,10 +37,17 @@ class FetchStatus(msgspec.Struct, frozen=True, gc=False):
 
 
 def is_answered_at_once(
-    params: FetchParams, rows: Sequence[FetchedPartition], before_bytes: int = 0
+    params: FetchParams,
+    rows: Sequence[FetchedPartition],
+    before_bytes: int = 0,
+    *,
+    passes_by: bool = False,
 ) -> bool:
-    """True if a Fetch that read these rows, and records before them, does not wait for more."""
-    if params.max_wait_ms <= 0 or not rows:
+    """True if a Fetch that read these rows, and records before them, does not wait for more.
+
+    Without any row it waits if it passes other partitions by, to which nothing happened.
+    """
+    if params.max_wait_ms <= 0 or not (rows or passes_by):
         return True
     records_bytes = before_bytes
     for row in rows:
@@ -126,6 +138,7 @@ class DelayedFetch(Generic[Request]):
         "_partition_of",
         "_statuses",
         "_throttled",
+        "added",
         "held",
         "is_complete",
         "params",
@@ -148,6 +161,8 @@ class DelayedFetch(Generic[Request]):
         self._is_throttled = is_throttled
         self.held: dict[TopicIdPartition, PartitionRead] = {}
         """Reads of other partitions, at whose log end nothing has happened since."""
+        self.added: list[WantedPartition] = []
+        """Partitions that came behind those of the request."""
         self.is_complete = False
         """True from the try that found it so; its deadline may have come before."""
         self._just_read: Mapping[TopicIdPartition, PartitionRead] = self.held
@@ -173,6 +188,11 @@ class DelayedFetch(Generic[Request]):
         self._statuses.update(statuses)
         self.held.update(held)
         self._just_read = held
+
+    def hold(self, read: PartitionRead) -> None:
+        """Take a partition that the request passed by; what happens to it is tried next."""
+        self.held[read.wanted.key] = read
+        self.added.append(read.wanted)
 
     def try_complete(self, changed: Iterable[TopicIdPartition]) -> bool:
         """True if the request is to be read and answered.

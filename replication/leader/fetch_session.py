@@ -16,14 +16,15 @@ apache/kafka: core/.../server/FetchSession.scala, clients/.../requests/FetchMeta
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
+from replication.leader.quiet_partitions import Basis, QuietPartitions
 from replication.leader.session_partition import SessionPartition
 from wire.errors import ErrorCode
 from wire.messages.fetch_response import FetchedPartition
-from wire.types import LeaderEpoch, Offset, Rng
+from wire.types import LeaderEpoch, Offset, Rng, TopicIdPartition
 
 NO_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -89,6 +90,7 @@ class FetchSession:
         "is_privileged",
         "last_used_ms",
         "partitions",
+        "quiet",
         "uses_topic_ids",
     )
 
@@ -107,6 +109,7 @@ class FetchSession:
         self.uses_topic_ids = uses_topic_ids
         self.partitions = partitions
         """In the order in which they are to be read."""
+        self.quiet = QuietPartitions(partitions) if is_privileged and uses_topic_ids else None
         self.creation_ms = now_ms
         self.last_used_ms = now_ms
         self.epoch = next_epoch(INITIAL_EPOCH)
@@ -125,8 +128,28 @@ class FetchSession:
                 self.partitions[key] = SessionPartition(key, name, partition)
             else:
                 cached.ask(partition)
+                self._release(key)
         for key in request.forgotten:
             self.partitions.pop(key, None)
+            self._release(key)
+
+    def begin(self, basis: Basis | None, now_ms: int) -> QuietPartitions | None:
+        """Take another request; the partitions that it passes by. As `IncrementalFetch.begin`."""
+        quiet = self.quiet
+        if quiet is not None:
+            quiet.begin(basis, now_ms)
+        return quiet
+
+    def looked_at(self) -> list[SessionPartition]:
+        """The partitions that a request does not pass by, in order."""
+        held = {} if self.quiet is None else self.quiet.held
+        if not held:
+            return list(self.partitions.values())
+        return [each for key, each in self.partitions.items() if key not in held]
+
+    def _release(self, key: PartitionKey) -> None:
+        if self.quiet is not None:
+            self.quiet.release(cast("TopicIdPartition", key))  # the session names topics by id
 
     def note(self, row: FetchedPartition) -> None:
         """Keep what a row says; a partition whose records it holds is the last to be read next."""
@@ -282,6 +305,11 @@ class SessionError:
     def __init__(self, code: ErrorCode) -> None:
         self.code = code
 
+    def begin(self, basis: Basis | None, now_ms: int) -> QuietPartitions | None:
+        """None: no partition is passed by."""
+        del basis, now_ms
+        return None
+
     def partitions(self) -> Sequence[SessionPartition]:
         """None: what the session holds is unknown."""
         return ()
@@ -319,6 +347,11 @@ class FullFetch:
             if request.prepared is None
             else request.prepared
         )
+
+    def begin(self, basis: Basis | None, now_ms: int) -> QuietPartitions | None:
+        """None: a full fetch reads all partitions."""
+        del basis, now_ms
+        return None
 
     def partitions(self) -> Sequence[SessionPartition]:
         """The partitions to read, in order."""
@@ -367,9 +400,18 @@ class IncrementalFetch:
         self._expected_epoch = session.epoch
         self._topic_name = topic_name
 
+    def begin(self, basis: Basis | None, now_ms: int) -> QuietPartitions | None:
+        """The partitions that a follower's request passes by; None of a consumer's session.
+
+        Args:
+            basis: of the request; None if it may pass none by.
+            now_ms: instant of the request.
+        """
+        return self._session.begin(basis, now_ms)
+
     def partitions(self) -> Sequence[SessionPartition]:
         """The partitions to read, those first that have waited longest for records."""
-        partitions = list(self._partitions.values())
+        partitions = self._session.looked_at()
         for partition in partitions:
             if partition.topic_name is None:
                 partition.topic_name = _name(partition.key, self._topic_name)

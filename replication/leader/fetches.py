@@ -7,6 +7,7 @@ apache/kafka: core/.../server/ReplicaManager.scala (fetchMessages)
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -26,7 +27,10 @@ from replication.leader.fetching import (
     read_partitions,
 )
 from replication.leader.isr import committed_isr
-from replication.leader.leadership import UNCHANGED, Changed
+from replication.leader.leadership import UNCHANGED, Changed, Leadership
+from replication.leader.purgatory import Attempt, Watched
+from replication.leader.quiet_partitions import QuietPartitions
+from replication.leader.quiet_reads import note_fetch
 from replication.leader.waiting import Waiting, Withdraw
 from wire.errors import ErrorCode
 from wire.steps import Steps
@@ -50,6 +54,9 @@ class _Fetch(msgspec.Struct, frozen=True):
     answer: AnswerFetch | None = None
     resume: ResumeFetch | None = None
     """The one or the other."""
+
+
+ParkedFetch = Watched[TopicIdPartition, DelayedFetch[_Fetch]]
 
 
 class Fetches:
@@ -86,6 +93,8 @@ class Fetches:
         self._budget = budget
         self._completed: deque[DelayedFetch[_Fetch]] = deque()
         self.waiting = Waiting(clock, self._end, self._completed)
+        self._holders: dict[TopicIdPartition, dict[NodeId, QuietPartitions]] = {}
+        """By partition and follower: whose requests pass it by, or have."""
 
     @property
     def is_busy(self) -> bool:
@@ -114,6 +123,7 @@ class Fetches:
         *,
         max_bytes: int,
         answer: AnswerFetch,
+        quiet: QuietPartitions | None = None,
     ) -> Withdraw | None:
         """Read partitions; with too few records wait for more. None if that is answered.
 
@@ -122,11 +132,13 @@ class Fetches:
             wanted: its partitions, in the order in which they are read.
             max_bytes: of all records, unless the first batch is larger.
             answer: called once; it has the reads and their records.
+            quiet: of the follower's session: partitions that `wanted` leaves out.
         """
         self._counters.read(wanted)
         withdraw = None
-        reads = self._read(params, wanted, max_bytes, updates_replicas=True)
-        if is_answered_at_once(params, [read.row for read in reads]):
+        reads = self._read(params, wanted, max_bytes, updates_replicas=True, quiet=quiet)
+        rows = [read.row for read in reads]
+        if is_answered_at_once(params, rows, passes_by=_passes_by(quiet)):
             answer(reads)
         else:
             close_records(reads)
@@ -139,7 +151,7 @@ class Fetches:
             )
             fetch.add(*_divided(params, reads))
             keys = [each.key for each in wanted]
-            withdraw = self.waiting.add(fetch, keys, params.max_wait_ms)
+            withdraw = self._park(fetch, keys, quiet)
         for read in reads:
             if read.changed is not UNCHANGED:
                 self._took(read.wanted.key, read.changed)
@@ -153,6 +165,7 @@ class Fetches:
         max_bytes: int,
         park: Callable[[Withdraw | None], None],
         resume: ResumeFetch,
+        quiet: QuietPartitions | None = None,
     ) -> Steps[Reads | None]:
         """As `fetch`, in pieces: the reads to answer with; None for a request that waits.
 
@@ -164,13 +177,16 @@ class Fetches:
             max_bytes: of all records, unless the first batch is larger.
             park: called with what ends the wait, None if it is over.
             resume: called once behind a wait, with the reads to answer with.
+            quiet: as `fetch` takes it.
         """
         self._counters.read(wanted)
         reads: list[PartitionRead] = []
-        records_bytes, is_at_once = 0, not wanted
+        records_bytes, is_at_once = 0, not (wanted or _passes_by(quiet))
         request = _Fetch(wanted, max_bytes, resume=resume)
         fetch = DelayedFetch(request, params, {}, self._partition_of, self.is_throttled)
         watched = self.waiting.open(fetch)
+        if quiet is not None:
+            quiet.parked = watched
         for some in _pieces(wanted):
             new = self._read(
                 params,
@@ -178,6 +194,7 @@ class Fetches:
                 max(0, max_bytes - records_bytes),
                 updates_replicas=True,
                 at_least_one=records_bytes == 0,
+                quiet=quiet,
             )
             reads += new
             rows = [read.row for read in new]
@@ -194,37 +211,97 @@ class Fetches:
             self.waiting.cancel(watched)
             return reads
         close_records(reads)
-        park(self.waiting.close(watched, params.max_wait_ms))
+        park(self.waiting.close(watched, params.max_wait_ms, is_extended=quiet is not None))
         return None
+
+    # -- partitions that requests of a session pass by --------------------------------------------
+
+    def _park(
+        self,
+        fetch: DelayedFetch[_Fetch],
+        keys: Sequence[TopicIdPartition],
+        quiet: QuietPartitions | None,
+    ) -> Withdraw | None:
+        wait_ms = fetch.params.max_wait_ms
+        if quiet is None:
+            return self.waiting.add(fetch, keys, wait_ms)
+        quiet.parked = watched = self.waiting.add_extended(fetch, keys, wait_ms)
+        return None if watched is None else partial(self.waiting.cancel, watched)
+
+    def check(
+        self, key: TopicIdPartition, attempt: Attempt[DelayedFetch[_Fetch]] | None = None
+    ) -> None:
+        """Try those that wait for a partition, or that pass it by, as `Waiting.check` does."""
+        self._release(key)
+        self.waiting.check(key, attempt)
+
+    def check_all(self, keys: Sequence[TopicIdPartition]) -> None:
+        """As `check`, of the partitions of one image."""
+        for key in keys:
+            self._release(key)
+        self.waiting.check_all(keys)
+
+    def _release(self, key: TopicIdPartition) -> None:
+        """Let requests look at a partition to which something has happened, the parked ones too."""
+        for replica_id, quiet in self._holders.pop(key, {}).items():
+            held = quiet.release(key)
+            if held is None:
+                continue
+            partition = self._partition_of(key)
+            if not isinstance(partition, ErrorCode) and isinstance(partition.role, Leadership):
+                note_fetch(partition.role, replica_id, quiet.last_fetch_ms)
+            fetch = None if quiet.parked is None else self.waiting.extend(quiet.parked, key)
+            if fetch is not None:
+                fetch.hold(held.read)
+
+    def _hold(
+        self,
+        replica_id: NodeId,
+        quiet: QuietPartitions,
+        repeated: Reads,
+    ) -> None:
+        """Let requests pass by partitions whose reads are repeated, until something happens."""
+        for read in repeated:
+            if quiet.hold(read):
+                key = read.wanted.key
+                holders = self._holders.setdefault(key, {})
+                before = holders.get(replica_id, quiet)
+                if before is not quiet:
+                    before.release(key)
+                holders[replica_id] = quiet
+        for topic_id, count in quiet.passed:
+            self._counters.passed_by(topic_id, count)
+        quiet.passed.clear()
 
     def _end(self, fetch: DelayedFetch[_Fetch]) -> None:
         """Answer a Fetch; a partition at whose log end nothing happened is not read again."""
         request, held = fetch.request, fetch.held if fetch.is_complete else {}
+        all_wanted = [*request.wanted, *fetch.added]
         if request.resume is not None:
-            request.resume(self._read_in_steps(fetch.params, request, held))
+            steps = self._read_in_steps(fetch.params, all_wanted, request.max_bytes, held)
+            request.resume(steps)
             return
         assert request.answer is not None, "it is answered, or goes on in pieces"
-        wanted = [each for each in request.wanted if each.key not in held]
+        wanted = [each for each in all_wanted if each.key not in held]
         again = iter(self._read(fetch.params, wanted, request.max_bytes, updates_replicas=False))
-        request.answer(
-            [held[each.key] if each.key in held else next(again) for each in request.wanted]
-        )
+        request.answer([held[each.key] if each.key in held else next(again) for each in all_wanted])
 
     def _read_in_steps(
         self,
         params: FetchParams,
-        request: _Fetch,
+        all_wanted: Sequence[WantedPartition],
+        max_bytes: int,
         held: Mapping[TopicIdPartition, PartitionRead],
     ) -> Steps[Reads]:
         """Read again in pieces what is not held."""
         reads: list[PartitionRead] = []
         records_bytes = 0
-        for some in _pieces(request.wanted):
+        for some in _pieces(all_wanted):
             wanted = [each for each in some if each.key not in held]
             new = self._read(
                 params,
                 wanted,
-                max(0, request.max_bytes - records_bytes),
+                max(0, max_bytes - records_bytes),
                 updates_replicas=False,
                 at_least_one=records_bytes == 0,
             )
@@ -242,7 +319,9 @@ class Fetches:
         *,
         updates_replicas: bool,
         at_least_one: bool = True,
+        quiet: QuietPartitions | None = None,
     ) -> list[PartitionRead]:
+        repeated: list[PartitionRead] = []
         reads = read_partitions(
             self._read_from,
             params,
@@ -251,7 +330,10 @@ class Fetches:
             now_ms=self._clock.now_ms,
             updates_replicas=updates_replicas,
             at_least_one=at_least_one,
+            repeated=repeated,
         )
+        if quiet is not None and params.replica_id is not None:
+            self._hold(params.replica_id, quiet, repeated)
         for read in reads:
             if read.failure is not None:
                 self._on_failure(read.wanted.key, read.failure)
@@ -267,6 +349,10 @@ class Fetches:
         found = self._partition_of(partition)
         leader = found if isinstance(found, ErrorCode) else found.leadership
         return isinstance(leader, ErrorCode) or replica_id not in committed_isr(leader.state)
+
+
+def _passes_by(quiet: QuietPartitions | None) -> bool:
+    return quiet is not None and bool(quiet.held)
 
 
 def _divided(

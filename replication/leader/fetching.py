@@ -85,6 +85,7 @@ def read_partitions(
     now_ms: int,
     updates_replicas: bool,
     at_least_one: bool = True,
+    repeated: list[PartitionRead],
 ) -> list[PartitionRead]:
     """Read partitions one after the other; the first records may exceed `max_bytes`.
 
@@ -96,12 +97,13 @@ def read_partitions(
         now_ms: instant of the request.
         updates_replicas: False when a fetch that has waited is read again.
         at_least_one: False behind records of the same response: none may exceed `max_bytes`.
+        repeated: takes the reads that are the one before, at the same end in the same state.
     """
     partition_of, selector = read_from.partition_of, read_from.selector
     reads: list[PartitionRead] = []
     follower_id = params.replica_id
     repeats: Repeats[PartitionRead] | None = (
-        repeats_of(params, now_ms) if updates_replicas else None
+        repeats_of(params, now_ms, repeated) if updates_replicas else None
     )
     for each in wanted:
         partition = partition_of(each.key)

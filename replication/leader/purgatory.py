@@ -68,25 +68,41 @@ class Purgatory(Generic[Key, Operation]):
         return sum(map(len, self._by_key.values()))
 
     def try_complete_else_watch(
-        self, operation: Operation, keys: Iterable[Key], deadline_ms: int
+        self,
+        operation: Operation,
+        keys: Iterable[Key],
+        deadline_ms: int,
+        *,
+        is_extended: bool = False,
     ) -> Watched[Key, Operation] | None:
         """Try an operation; if it is incomplete, watch it. None if it is complete.
 
         Args:
             operation: not in a purgatory yet.
-            keys: at least one, unless the operation is complete.
+            keys: at least one, unless the operation is complete or will be extended.
             deadline_ms: instant at which it is completed as it is.
+            is_extended: `extend` may bring more keys.
         """
         once = tuple(dict.fromkeys(keys))
         if operation.try_complete(once):
             return None
         watched = Watched(operation, list(once), next(self._numbers))
-        assert watched.keys, "only its deadline would reach an operation without keys"
+        assert watched.keys or is_extended, "only its deadline would reach one without keys"
         for key in watched.keys:
             self._by_key.setdefault(key, {})[watched.number] = watched
         heappush(self._deadlines, (deadline_ms, watched.number, watched))
         self.delayed_count += 1
         return watched
+
+    def extend(self, watched: Watched[Key, Operation], key: Key) -> bool:
+        """Watch an operation under one more key; False if it is, or has ended. It is not tried."""
+        of_key = self._by_key.get(key, {})
+        if not watched.is_watched or watched.number in of_key:
+            return False
+        self._by_key[key] = of_key
+        of_key[watched.number] = watched
+        watched.keys.append(key)
+        return True
 
     def open(self, operation: Operation) -> Watched[Key, Operation]:
         """Take an operation whose keys come one after the other, and then `close`."""
@@ -105,14 +121,16 @@ class Purgatory(Generic[Key, Operation]):
                 watched.keys.append(key)
         watched.operation.try_complete(keys)
 
-    def close(self, watched: Watched[Key, Operation], deadline_ms: int) -> bool:
+    def close(
+        self, watched: Watched[Key, Operation], deadline_ms: int, *, is_extended: bool = False
+    ) -> bool:
         """Let an operation wait from now on; True if it is complete and has ended."""
         assert watched.is_open, f"{watched.number=}"
         watched.is_open = False
         if watched.operation.try_complete(()):
             self._end(watched)
             return True
-        assert watched.keys, "only its deadline would reach an operation without keys"
+        assert watched.keys or is_extended, "only its deadline would reach one without keys"
         heappush(self._deadlines, (deadline_ms, watched.number, watched))
         return False
 

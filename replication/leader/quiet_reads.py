@@ -74,11 +74,19 @@ class Repeats(Generic[Read]):
         replica_id: the follower.
         replica_epoch: of the request.
         now_ms: instant of the request.
+        repeated: takes such reads.
     """
 
-    __slots__ = ("_now_ms", "_registered", "_replica_epoch", "_replica_id")
+    __slots__ = ("_now_ms", "_registered", "_repeated", "_replica_epoch", "_replica_id")
 
-    def __init__(self, replica_id: NodeId, replica_epoch: BrokerEpoch | None, now_ms: int) -> None:
+    def __init__(
+        self,
+        replica_id: NodeId,
+        replica_epoch: BrokerEpoch | None,
+        now_ms: int,
+        repeated: list[Read],
+    ) -> None:
+        self._repeated = repeated
         self._replica_id = replica_id
         self._replica_epoch = replica_epoch
         self._now_ms = now_ms
@@ -123,14 +131,27 @@ class Repeats(Generic[Read]):
             replicas[self._replica_id] = quiet.replica = msgspec.structs.replace(
                 replica, last_fetch_ms=now_ms, last_caught_up_ms=now_ms
             )
+        self._repeated.append(quiet.read)
         return quiet.read
 
 
-def repeats_of(params: FetchParams, now_ms: int) -> Repeats[Read] | None:
+def note_fetch(leader: Leadership, replica_id: NodeId, fetch_ms: int) -> None:
+    """Note that a follower had all of a log at an instant, if nothing has happened to it since."""
+    quiet: QuietRead[object] | None = leader.quiet_reads.get(replica_id)
+    if quiet is None or leader.replicas.get(replica_id) is not quiet.replica:
+        return
+    noted_ms = quiet.replica.last_fetch_ms
+    if noted_ms is not None and noted_ms < fetch_ms:
+        leader.replicas[replica_id] = quiet.replica = msgspec.structs.replace(
+            quiet.replica, last_fetch_ms=fetch_ms, last_caught_up_ms=fetch_ms
+        )
+
+
+def repeats_of(params: FetchParams, now_ms: int, repeated: list[Read]) -> Repeats[Read] | None:
     """The repeats of a Fetch at an instant; None of a consumer's."""
     if params.replica_id is None:
         return None
-    return Repeats(params.replica_id, params.replica_epoch, now_ms)
+    return Repeats(params.replica_id, params.replica_epoch, now_ms, repeated)
 
 
 def kept(

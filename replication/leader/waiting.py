@@ -70,6 +70,24 @@ class Waiting(Generic[Operation]):
             return None
         return partial(self.cancel, watched)
 
+    def add_extended(
+        self, operation: Operation, keys: Iterable[TopicIdPartition], wait_ms: int
+    ) -> Watched[TopicIdPartition, Operation] | None:
+        """As `add`, of a request that `extend` may bring partitions; what to `cancel`."""
+        deadline_ms = self._clock.now_ms + min(wait_ms, WAIT_MS_MAX)
+        watched = self._purgatory.try_complete_else_watch(
+            operation, keys, deadline_ms, is_extended=True
+        )
+        if watched is None:
+            self._end(operation)
+        return watched
+
+    def extend(
+        self, watched: Watched[TopicIdPartition, Operation], key: TopicIdPartition
+    ) -> Operation | None:
+        """Let a request wait for one more partition; None if it does, or its wait is over."""
+        return watched.operation if self._purgatory.extend(watched, key) else None
+
     def open(self, operation: Operation) -> Watched[TopicIdPartition, Operation]:
         """Take a request whose partitions come one after the other, and then `close`."""
         return self._purgatory.open(operation)
@@ -80,10 +98,16 @@ class Waiting(Generic[Operation]):
         """Let an open request look at more of its partitions, and follow them."""
         self._purgatory.watch(watched, keys)
 
-    def close(self, watched: Watched[TopicIdPartition, Operation], wait_ms: int) -> Withdraw | None:
+    def close(
+        self,
+        watched: Watched[TopicIdPartition, Operation],
+        wait_ms: int,
+        *,
+        is_extended: bool = False,
+    ) -> Withdraw | None:
         """End an open request that is complete; else let it wait from now on, as `add`."""
         deadline_ms = self._clock.now_ms + min(wait_ms, WAIT_MS_MAX)
-        if self._purgatory.close(watched, deadline_ms):
+        if self._purgatory.close(watched, deadline_ms, is_extended=is_extended):
             self._end(watched.operation)
             return None
         return partial(self.cancel, watched)

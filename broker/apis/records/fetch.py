@@ -31,6 +31,7 @@ from replication.leader.fetch_session import (
 )
 from replication.leader.fetches import Reads
 from replication.leader.fetching import PartitionRead, WantedPartition
+from replication.leader.quiet_partitions import Basis, QuietPartitions
 from replication.leader.replica_selector import Reader
 from replication.leader.session_partition import SessionPartition
 from replication.replica_manager import ReplicaManager
@@ -123,9 +124,10 @@ class Fetch:
             self._topic_name,
             self._clock.now_ms,
         )
+        quiet = self._begin(call, request, context)
         partitions = context.partitions()
         if len(partitions) > SMALL_MAX:
-            call.go_on(self._in_steps(call, request, context, partitions))
+            call.go_on(self._in_steps(call, request, context, partitions, quiet))
             return
         wanted, refused = self._divided(call, request, partitions)
         call.partition_count = len(wanted) + len(refused)
@@ -137,6 +139,7 @@ class Fetch:
             wanted,
             max_bytes=max_bytes,
             answer=lambda reads: finished(self._answer(call, context, refused, reads, follower_id)),
+            quiet=quiet,
         )
         call.park(withdraw)
 
@@ -156,7 +159,8 @@ class Fetch:
         session_request = _session_request(version, request, partitions, prepared)
         context = self._sessions.new_context(session_request, self._topic_name, self._clock.now_ms)
         yield len(partitions) // 2
-        yield from self._in_steps(call, request, context, context.partitions())
+        quiet = self._begin(call, request, context)
+        yield from self._in_steps(call, request, context, context.partitions(), quiet)
 
     def _in_steps(
         self,
@@ -164,6 +168,7 @@ class Fetch:
         request: BrokerFetchRequest,
         context: FetchContext,
         partitions: Sequence[SessionPartition],
+        quiet: QuietPartitions | None,
     ) -> Steps[None]:
         """Read many partitions, of a request or of its session, and answer."""
         version, follower_id = call.header.api_version, _follower_id(request)
@@ -187,6 +192,7 @@ class Fetch:
             max_bytes=max_bytes,
             park=call.park,
             resume=resume,
+            quiet=quiet,
         )
         if reads is not None:
             yield from self._answer(call, context, refused, reads, follower_id)
@@ -211,6 +217,19 @@ class Fetch:
         if call.throttle is not None and not request.is_from_follower:
             max_bytes = int(min(max_bytes, call.throttle.fetch_bytes_max))
         return max_bytes
+
+    def _begin(
+        self, call: Call, request: BrokerFetchRequest, context: FetchContext
+    ) -> QuietPartitions | None:
+        """The partitions that a follower's session lets its request pass by, if it may follow."""
+        may_follow = request.is_from_follower and self._access.allows_cluster(
+            call.caller, Operation.CLUSTER_ACTION
+        )
+        basis = None
+        if may_follow:
+            epoch = None if request.replica_epoch < 0 else BrokerEpoch(request.replica_epoch)
+            basis = Basis(NodeId(request.replica_id), epoch, self._number_of_image())
+        return context.begin(basis, self._clock.now_ms)
 
     def _topic_name(self, topic_id: bytes) -> str | None:
         return name_of(self._image(), topic_id)

@@ -5,6 +5,7 @@ import pytest
 
 from replication.leader.isr import CommittedPartitionState
 from replication.leader.leadership import Changed
+from replication.leader.quiet_reads import note_fetch
 from replication.partition import Partition
 from tests.replication.managers import NONE, T0, T1, Managed, codes, offsets, waiting, want
 from tests.replication.partitions import WALL_MS, Broker, from_follower, registration
@@ -289,3 +290,29 @@ def test_a_fetch_in_pieces_is_followed_too():
     )
     assert len(list(steps)) == 1
     assert followed.managed.checked == [T0]
+
+
+def noted(followed):
+    replica = followed.first.role.replicas[2]
+    return replica.last_fetch_ms, replica.last_caught_up_ms
+
+
+def test_a_fetch_that_passed_a_partition_by_is_noted_with_what_its_read_depends_on():
+    followed = Followed()
+    leader, now_ms = followed.first.role, followed.managed.clock.now_ms
+    note_fetch(leader, 2, now_ms + 5)
+    assert noted(followed) == (now_ms + 5, now_ms + 5)
+    note_fetch(leader, 2, now_ms + 4)
+    assert noted(followed) == (now_ms + 5, now_ms + 5)
+    followed.fetch()
+    assert followed.reads() == (0, 0), "the read holds"
+    note_fetch(leader, 3, now_ms + 6)
+    assert 3 not in leader.replicas
+
+
+def test_a_fetch_is_not_noted_where_another_was_taken_since():
+    followed = Followed()
+    now_ms = followed.managed.clock.now_ms
+    fetched_between(followed)
+    note_fetch(followed.first.role, 2, now_ms + 5)
+    assert noted(followed) == (now_ms, now_ms)
