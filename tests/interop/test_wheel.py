@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.archives import unpack
 from tests.peers import is_missing
 from tests.pipeline.segments import batch, write_partition
 
@@ -93,7 +94,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build = [sys.executable, "-m", "hatchling", "build", "-d"]
     run(*build, folder / "of-repository", cwd=ROOT)
     with tarfile.open(next((folder / "of-repository").glob("*.tar.gz"))) as sdist:
-        sdist.extractall(folder, filter="data")
+        unpack(sdist, folder)
     source = next(path for path in folder.iterdir() if path.name.startswith("kraftline-"))
     run(*build, folder / "of-sdist", "-t", "wheel", cwd=source)
     made = [next((folder / of).glob("*.whl")) for of in ("of-sdist", "of-repository")]

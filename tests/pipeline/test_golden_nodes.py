@@ -11,6 +11,7 @@ import pytest
 
 from pipeline.core.reading.options import parse_options
 from pipeline.core.reading.reader import read_table
+from tests.archives import unpack
 from tests.pipeline.segments import dump_lines
 from tests.pipeline.test_golden import COLUMNS, printed_files
 
@@ -28,7 +29,7 @@ Load = Callable[[Path, dict[str, str]], pa.Table]
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("nodes")
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(target, filter="data")
+        unpack(archive, target)
     return target
 
 

@@ -52,12 +52,15 @@ TOKEN: Final = re.compile(
 )
 BROKEN_OFF: Final = re.compile(
     r"""[\s,]*+(?:;[^\n]*+\n[\s,]*+)*+
-    (?: "[^"\\]*+(?:\\(?:[trn\\"bf]|u[0-9a-fA-F]{4})[^"\\]*+)*+(?:\\(?:u[0-9a-fA-F]{0,3})?)?
+    (?: "[^"\\]*+
+        (?:(?!\\u[0-9a-fA-F]{0,3}\Z)\\(?:[trn\\"bf]|u[0-9a-fA-F]{4})[^"\\]*+)*+
+        (?:\\(?:u[0-9a-fA-F]{0,3})?)?
       | \\ | : | \#\#? )
     """,
     re.VERBOSE | re.DOTALL,
 )
-"""A text that ends within a token that has no form of its own yet."""
+"""A text that ends within a token that has no form of its own yet. The last escape is looked for
+first: Python 3.11.2 does not give back what a possessive group took before it failed."""
 BROKEN_NUMBER: Final = re.compile(r"[+-]?\d+(?:\.\d*)?[eE][+-]?")
 INTEGER: Final = re.compile(r"[+-]?\d+N?")
 FLOAT: Final = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?M?")

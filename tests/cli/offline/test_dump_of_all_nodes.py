@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cli.offline.dump_log import run
+from tests.archives import unpack
 from wire.batches.batch import iterate_batches
 
 ARCHIVE = Path(__file__).resolve().parents[2] / "golden" / "metadata-nodes.tar.xz"
@@ -31,7 +32,7 @@ SCENARIOS = sorted({name.split("/")[0] for name in names()})
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("nodes")
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(target, filter="data")
+        unpack(archive, target)
     return target
 
 
