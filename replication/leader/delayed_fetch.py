@@ -178,16 +178,18 @@ class DelayedFetch(Generic[Request]):
         self,
         statuses: Mapping[TopicIdPartition, FetchStatus],
         held: Mapping[TopicIdPartition, PartitionRead],
+        just_read: Mapping[TopicIdPartition, PartitionRead] | None = None,
     ) -> None:
         """Take more partitions, which have just been read; they are tried next.
 
         Args:
             statuses: of those that are looked at.
             held: the reads of those at whose log end there is nothing more to read.
+            just_read: of those at the end of what the request may read; None for `held`.
         """
         self._statuses.update(statuses)
         self.held.update(held)
-        self._just_read = held
+        self._just_read = held if just_read is None else just_read
 
     def hold(self, read: PartitionRead) -> None:
         """Take a partition that the request passed by; what happens to it is tried next."""

@@ -32,6 +32,7 @@ from replication.leader.purgatory import Attempt, Watched
 from replication.leader.quiet_partitions import QuietPartitions
 from replication.leader.quiet_reads import note_fetch
 from replication.leader.waiting import Waiting, Withdraw
+from storage.logs.unified_log import FetchIsolation
 from wire.errors import ErrorCode
 from wire.steps import Steps
 from wire.types import NodeId, TopicIdPartition
@@ -357,18 +358,31 @@ def _passes_by(quiet: QuietPartitions | None) -> bool:
 
 def _divided(
     params: FetchParams, reads: Reads
-) -> tuple[dict[TopicIdPartition, FetchStatus], dict[TopicIdPartition, PartitionRead]]:
-    """Divide reads: those at ends of logs, which a follower need not do again, are the latter."""
+) -> tuple[
+    dict[TopicIdPartition, FetchStatus],
+    dict[TopicIdPartition, PartitionRead],
+    dict[TopicIdPartition, PartitionRead],
+]:
+    """Divide reads: those to do again, those that a follower need not do again, at ends of logs.
+
+    Last those at the end of what the request may read, of either: there is nothing to look for.
+    """
     if params.replica_id is None:
-        held = {}
+        held, is_committed = {}, params.isolation is FetchIsolation.HIGH_WATERMARK
+        at_end = {
+            read.wanted.key: read
+            for read in reads
+            if is_committed and read.start is not None
+            if read.start.offset == read.row.high_watermark
+        }
     else:
-        held = {read.wanted.key: read for read in reads if read.is_at_end}
+        held = at_end = {read.wanted.key: read for read in reads if read.is_at_end}
     statuses = {
         read.wanted.key: FetchStatus(read.start, read.wanted.request)
         for read in reads
         if read.wanted.key not in held
     }
-    return statuses, held
+    return statuses, held, at_end
 
 
 def _pieces(wanted: Sequence[WantedPartition]) -> Iterable[Sequence[WantedPartition]]:

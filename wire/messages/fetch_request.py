@@ -77,7 +77,7 @@ class BrokerFetchRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 def decode_fetch_request(version: int, body: Buffer, position: int = 0) -> BrokerFetchRequest:
     """Read a request at once; as `read_fetch_request`."""
-    if version >= REPLICA_STATE_VERSION and len(body) - position == one_row.REQUEST.size:
+    if version >= REPLICA_STATE_VERSION:
         request = _of_one_row(body, position)
         if request is not None:
             return request
@@ -85,15 +85,22 @@ def decode_fetch_request(version: int, body: Buffer, position: int = 0) -> Broke
 
 
 def _of_one_row(body: Buffer, position: int) -> BrokerFetchRequest | None:
-    """Read a follower's request for one partition; None if it is another one of this size."""
+    """Read a request for one partition; None if it is another one."""
+    size_bytes = len(body) - position
+    if size_bytes == one_row.REQUEST.size:
+        *fields, marks, replica_id, replica_epoch, _ = one_row.REQUEST.unpack_from(body, position)
+        is_one = marks == one_row.REQUEST_END
+    elif size_bytes == one_row.CONSUMER_REQUEST.size:
+        *fields, marks = one_row.CONSUMER_REQUEST.unpack_from(body, position)
+        replica_id = replica_epoch = -1
+        is_one = marks == one_row.CONSUMER_REQUEST_END
+    else:
+        return None
     (
         max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch,
         topics, topic, rows, partition, leader_epoch, offset, last_epoch, log_start, size,
-        marks, replica_id, replica_epoch, end,
-    ) = one_row.REQUEST.unpack_from(body, position)  # fmt: skip
-    if not (topics == rows == one_row.ONE and marks == one_row.REQUEST_END):
-        return None
-    if isolation_level or end != one_row.NULL:
+    ) = fields  # fmt: skip
+    if not is_one or not topics == rows == one_row.ONE or isolation_level not in (0, 1):
         return None
     row = RequestedPartition(
         topic=topic,
@@ -110,7 +117,7 @@ def _of_one_row(body: Buffer, position: int) -> BrokerFetchRequest | None:
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
         max_bytes=max_bytes,
-        is_committed_only=False,
+        is_committed_only=isolation_level == 1,
         session_id=session_id,
         session_epoch=session_epoch,
         partitions=(row,),

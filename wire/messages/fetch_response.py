@@ -119,7 +119,7 @@ def write_fetch_response(
     assert VERSION_MIN <= version <= VERSION_MAX, f"{version=}"
     if version >= TOPIC_ID_VERSION and len(answers) == 1 and not endpoints:
         (answer,) = answers
-        if answer.aborted_transactions is answer.diverging_epoch is answer.leader is None:
+        if answer.aborted_transactions is None and not (answer.diverging_epoch or answer.leader):
             return [_of_one_row(answer, throttle_time_ms, code, session_id), one_row.RESPONSE_END]
     is_flexible = version >= FLEXIBLE_VERSION
     topics = [list(of_topic) for _, of_topic in groupby(answers, key=attrgetter("topic"))]

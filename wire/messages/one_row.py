@@ -1,4 +1,4 @@
-"""Layouts of the Fetch of one partition, which a follower sends and gets for each record.
+"""Layouts of the Fetch of one partition, which a follower or a consumer sends for each record.
 
 Such a request, and a response up to its records, has one size: it is packed and unpacked at once,
 with the bytes between the numbers as marks. A frame with other marks is read field by field.
@@ -17,6 +17,10 @@ the state of the replica: id, broker epoch, no tagged fields."""
 REQUEST_END: Final = b"\0\0\1\1\1\1\x0d"
 """No tagged fields of the row and the topic, nothing forgotten, a rack of no letters, one tagged
 field: number 1, of 13 bytes."""
+CONSUMER_REQUEST: Final = struct.Struct(">iiibiis16ssiiqiqi5s")
+"""As REQUEST up to CONSUMER_REQUEST_END."""
+CONSUMER_REQUEST_END: Final = b"\0\0\1\1\0"
+"""As REQUEST_END, without tagged fields: of a consumer, which has no rack."""
 RESPONSE: Final = struct.Struct(">ihis16ssihqqqsi")
 """Throttle time, error, session id; ONE, a topic's id; ONE; partition, error, high watermark, last
 stable offset, log start offset; null for no aborted transactions, preferred replica."""

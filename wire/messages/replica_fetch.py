@@ -225,7 +225,9 @@ def _response_of_one_row(body: Buffer, position: int) -> ReplicaFetchResponse | 
     if not (topics == rows == one_row.ONE and aborted == one_row.NULL):
         return None
     length, start = read_unsigned_varint(body, start)
-    end = start + max(0, length - 1)
+    if length == 0:
+        return None
+    end = start + length - 1
     if body[end:] != one_row.RESPONSE_END:
         return None
     answer = ReplicaFetchedPartition(
@@ -233,7 +235,7 @@ def _response_of_one_row(body: Buffer, position: int) -> ReplicaFetchResponse | 
         code=_code(row_code),
         high_watermark=Offset(high_watermark),
         log_start_offset=Offset(log_start_offset),
-        records=memoryview(body)[start:end] if length else _NONE,
+        records=memoryview(body)[start:end],
     )
     return ReplicaFetchResponse(code=_code(code), session_id=session_id, partitions=(answer,))
 

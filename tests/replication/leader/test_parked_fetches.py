@@ -1,8 +1,11 @@
 """Fetches of many partitions that wait: only those to which something happened are read again."""
 
+import msgspec
+
 from replication.partition import Partition
+from storage.logs.unified_log import FetchIsolation
 from tests.replication.managers import NONE, T0, T1, Managed, codes, offsets, waiting
-from tests.replication.partitions import from_follower, registration
+from tests.replication.partitions import CONSUMER, from_follower, registration
 from wire.errors import ErrorCode
 
 
@@ -38,6 +41,33 @@ def test_a_partition_without_news_is_read_and_looked_at_once():
     assert [offsets(read) for read in reads] == [[], [0]]
     assert (first.reads, second.reads) == (1, 2)
     assert (first.looks, second.looks) == (0, 1)
+
+
+def test_a_consumer_s_partition_is_looked_at_when_something_was_committed():
+    managed, first, second = followed()
+    assert managed.fetch((T0, 0), (T1, 0), params=waiting()) == []
+    assert (first.looks, second.looks) == (0, 0), "the read has said that nothing is there"
+    managed.append([T1])
+    assert (first.looks, second.looks) == (0, 0), "nothing is committed"
+    _, reads = managed.fetch((T1, 1), params=waiting(from_follower(), max_wait_ms=0))
+    assert reads is not None
+    assert (first.looks, second.looks) == (0, 1)
+
+
+def test_a_consumer_above_the_high_watermark_is_answered_at_once_as_in_kafka():
+    managed, first, _ = followed()
+    managed.append([T0])
+    assert first.log.high_watermark == 0
+    (reads,) = managed.fetch((T0, 1), params=waiting())
+    assert codes(reads) == [NONE]
+    assert first.looks == 1
+
+
+def test_a_consumer_of_committed_transactions_is_looked_at_by_the_last_stable_offset():
+    managed, first, _ = followed()
+    committed = waiting(msgspec.structs.replace(CONSUMER, isolation=FetchIsolation.TXN_COMMITTED))
+    assert managed.fetch((T0, 0), params=committed) == []
+    assert first.looks == 1
 
 
 def test_records_that_were_too_few_are_read_again_with_those_of_others():

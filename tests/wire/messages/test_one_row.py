@@ -3,12 +3,14 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from wire.errors import ErrorCode, RemoteProtocolError
 from wire.messages import one_row
 from wire.messages.fetch_request import decode_fetch_request, read_fetch_request
 from wire.messages.fetch_response import FetchedPartition, encode_fetch_response
 from wire.messages.field_reader import NOT_READABLE, FieldReader
+from wire.messages.fields import LeaderEndpoint
 from wire.messages.replica_fetch import (
     ReplicaFetchRequest,
     ReplicaFetchRow,
@@ -37,6 +39,8 @@ REQUEST = ReplicaFetchRequest(
     rows=(((TOPIC, 0), ROW),),
 )
 VERSIONS = (15, 16, 17, 18)
+FOLLOWER = encode_replica_fetch(18, REQUEST)
+CONSUMER = FOLLOWER[:71] + one_row.CONSUMER_REQUEST_END
 ANSWER = FetchedPartition(
     topic=TOPIC,
     partition=3,
@@ -63,15 +67,10 @@ def read_fields(frame: bytes, position: int = 0):
 
 def response(records: bytes | None, answer: FetchedPartition = ANSWER) -> bytes:
     size = 0 if records is None else len(records)
-    before, behind = encode_fetch_response(18, [replaced(answer, size)], session_id=9)
+    before, behind = encode_fetch_response(18, [replace(answer, records_bytes=size)], session_id=9)
     if records is None:
         before = before[:-1] + one_row.NULL
     return before + (records or b"") + behind
-
-
-def replaced(answer: FetchedPartition, records_bytes: int) -> FetchedPartition:
-    fields = {name: getattr(answer, name) for name in answer.__struct_fields__}
-    return FetchedPartition(**fields | {"records_bytes": records_bytes})
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -84,22 +83,55 @@ def test_a_request_for_one_partition_has_one_size_and_is_read_at_once(version: i
     )
 
 
+@pytest.mark.parametrize("field", ["directory_id", "high_watermark"])
+def test_a_row_with_tagged_fields_is_written_with_them(field: str) -> None:
+    row = replace(ROW, **{field: TOPIC if field == "directory_id" else 5})
+    frame = encode_replica_fetch(18, replace(REQUEST, rows=(((TOPIC, 0), row),)))
+    assert len(frame) > one_row.REQUEST.size
+    assert decode_fetch_request(18, frame) == decode_fetch_request(18, FOLLOWER)
+
+
+def test_a_request_that_forgets_is_written_with_it() -> None:
+    frame = encode_replica_fetch(18, replace(REQUEST, forgotten=((TOPIC, 4),)))
+    assert decode_fetch_request(18, frame).forgotten == ((TOPIC, 4),)
+
+
+def test_a_response_that_names_brokers_is_written_with_them() -> None:
+    endpoint = LeaderEndpoint(1, "host", 9092, None)
+    before, behind = encode_fetch_response(18, [ANSWER], endpoints=(endpoint,))
+    assert b"host" in behind
+    assert before.startswith(encode_fetch_response(18, [ANSWER])[0][:-1])
+
+
 @given(
     position=st.integers(0, one_row.REQUEST.size - 1),
     value=st.integers(0, 255),
     version=st.sampled_from((14, *VERSIONS)),
+    is_consumer=st.booleans(),
 )
-def test_a_request_of_any_bytes_is_read_as_field_by_field(position, value, version) -> None:
-    frame = bytearray(encode_replica_fetch(18, REQUEST))
-    frame[position] = value
+def test_a_request_of_any_bytes_is_read_as_field_by_field(
+    position, value, version, is_consumer
+) -> None:
+    frame = bytearray(CONSUMER if is_consumer else FOLLOWER)
+    frame[min(position, len(frame) - 1)] = value
     assert outcome(lambda: decode_fetch_request(version, frame)) == outcome(
         lambda: finished(read_fetch_request(version, frame))
     )
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_consumer_s_request_for_one_partition_is_read_at_once(version: int) -> None:
+    request = decode_fetch_request(version, b"ab" + CONSUMER, 2)
+    assert request == finished(read_fetch_request(version, CONSUMER))
+    assert (request.replica_id, request.replica_epoch, request.rack_id) == (-1, -1, "")
+    assert len(request.partitions) == 1
+
+
+@pytest.mark.parametrize("whole", [FOLLOWER, CONSUMER])
 @pytest.mark.parametrize("position", [12, 21, 38, *range(71, 78), 90])
-def test_no_mark_of_a_request_is_taken_for_granted(position: int) -> None:
-    frame = bytearray(encode_replica_fetch(18, REQUEST))
+def test_no_mark_of_a_request_is_taken_for_granted(whole: bytes, position: int) -> None:
+    frame = bytearray(whole)
+    position = min(position, len(frame) - 1)
     for value in range(4):
         frame[position] = value
         assert outcome(lambda: decode_fetch_request(18, frame)) == outcome(
@@ -125,6 +157,14 @@ def test_a_response_of_any_bytes_is_read_as_field_by_field(position, value, tail
     assert outcome(lambda: decode_replica_fetched(18, frame)) == read_fields(bytes(frame))
 
 
+@pytest.mark.parametrize("position", [10, 27, 58])
+def test_no_mark_of_a_response_is_taken_for_granted(position: int) -> None:
+    frame = bytearray(response(b"record"))
+    for value in range(4):
+        frame[position] = value
+        assert outcome(lambda: decode_replica_fetched(18, frame)) == read_fields(bytes(frame))
+
+
 @pytest.mark.parametrize("size", range(len(response(b"record"))))
 def test_a_response_that_is_cut_is_refused(size: int) -> None:
     frame = response(b"record")[:size]
@@ -141,7 +181,6 @@ def test_a_response_that_is_cut_is_refused(size: int) -> None:
     ],
 )
 def test_a_response_with_other_fields_is_written_and_read_with_them(fields) -> None:
-    given_fields = {name: getattr(ANSWER, name) for name in ANSWER.__struct_fields__}
-    frame = response(b"record", FetchedPartition(**given_fields | fields))
+    frame = response(b"record", replace(ANSWER, **fields))
     assert decode_replica_fetched(18, frame) == read_fields(frame)
     assert frame != response(b"record")
