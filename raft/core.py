@@ -41,7 +41,9 @@ from raft.events import (
 )
 from raft.fetch_follower import on_appended, on_flushed
 from raft.fetch_leader import on_fetch_request, on_fetch_snapshot_request
+from raft.flush_stall import is_stalled
 from raft.initial_role import StoredElection, initial_role
+from raft.leader_loss import Cause, LeaderLoss
 from raft.messages import (
     BeginQuorumEpochRequest,
     DescribeQuorumRequest,
@@ -151,6 +153,11 @@ class RaftCore:
         return self._state.epoch
 
     @property
+    def leader_loss(self) -> LeaderLoss | None:
+        """First sign that the leader is lost, until another one is known; None without."""
+        return self._state.loss
+
+    @property
     def high_watermark(self) -> Offset | None:
         """The high watermark (exclusive); None while unknown."""
         return self._state.high_watermark
@@ -241,6 +248,7 @@ class RaftCore:
         epoch, highest = state.role.epoch, state.high_watermark_highest
         if not self._is_started:
             self._is_started = True
+            _note_restart(state)
             state.persist_election()
             state.notify_leader()
         self._dispatch(event)
@@ -341,12 +349,15 @@ class RaftCore:
         is_current = isinstance(role, Follower) and state.leader == LeaderAndEpoch(
             event.leader_id, event.epoch
         )
-        if is_current and state.is_voter:
-            state.fast_election.note_lost(role, event.leader_id, state.now_ms)
+        if not is_current:
+            return
+        state.note_loss(Cause.EVIDENCE, f"leader {event.leader_id} refuses connections")
+        state.fast_election.note_lost(role, event.leader_id, state.now_ms)
 
     def _on_resign_requested(self, epoch: LeaderEpoch) -> None:
         assert epoch <= self.epoch, f"{epoch=} {self.epoch=}"
         if self.can_propose(epoch):
+            self._state.note_loss(Cause.FAULT, "the controller of this node asked to resign")
             resign(self._state)
 
     def _on_shutdown(self) -> None:
@@ -356,6 +367,7 @@ class RaftCore:
             return
         state.shutdown_deadline_ms = state.now_ms + SHUTDOWN_MS_MAX
         if isinstance(state.role, Leader):
+            state.note_loss(Cause.OPERATOR, "this node is asked to shut down")
             resign(state)
         elif not isinstance(state.role, Resigned):
             state.complete_shutdown()
@@ -382,4 +394,16 @@ class RaftCore:
             assert isinstance(role, _ROLES_OF_OBSERVERS), f"{role=}"
         if not state.may_become_candidate and state.shutdown_deadline_ms is None:
             assert not isinstance(role, Prospective | Candidate | Leader), f"INV-DISK-1 {role=}"
+        if type(role) is Leader:
+            assert not is_stalled(state, role), f"INV-FLUSH-1 {log.describe()} {role=}"
         assert log.last_epoch <= role.epoch, f"{log.describe()} {role=}"
+
+
+def _note_restart(state: RaftState) -> None:
+    """Note the loss of a leader that the process before knew: itself, or none."""
+    role = state.role
+    if type(role) is Resigned:
+        state.note_loss(Cause.RESTART, f"this node led epoch {role.epoch} before its restart")
+    elif type(role) is Candidate:
+        text = f"this node was a candidate of epoch {role.epoch} before its restart"
+        state.note_loss(Cause.NO_LEADER, text)

@@ -9,6 +9,7 @@ from typing import final
 
 import msgspec
 
+from raft.leader_loss import LeaderLoss
 from raft.messages import FetchRequest, RaftRequest, RaftResponse
 from raft.voter_history import Membership
 from wire.types import (
@@ -143,6 +144,13 @@ class LeaderChanged(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     leader: LeaderAndEpoch
+    loss: LeaderLoss | None = None
+    """The loss as this replica saw it: the cause of the election.
+
+    None for the leader of the epoch in which this replica started: there was no election.
+    """
+    leaderless_ms: int | None = None
+    """Time from the noticed loss to the new leader; None without a leader, or if none was seen."""
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):

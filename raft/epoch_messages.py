@@ -6,6 +6,7 @@ Source: KIP-595; apache/kafka: raft/.../KafkaRaftClient.java (handleBegin/EndQuo
 import msgspec
 
 from raft import error_codes
+from raft.leader_loss import Cause
 from raft.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -66,6 +67,12 @@ def _shorten_timer(state: RaftState, role: Follower, preferred: tuple[ReplicaKey
     place = places[0] if places else None
     backoff_ms = end_epoch_backoff_ms(place, len(preferred), state.config.election_backoff_max_ms)
     role.fetch_deadline_ms = state.now_ms + backoff_ms
+    if preferred:
+        text = f"EndQuorumEpoch of leader {role.leader_id}"
+        state.note_loss(Cause.RESIGNATION, text)
+    else:
+        text = f"EndQuorumEpoch of leader {role.leader_id} names no successor"
+        state.note_loss(Cause.RESTART, text)
     if place is not None:
         state.fast_election.note_resigned(role, place, state.now_ms)
     elif not preferred:

@@ -12,6 +12,7 @@ from raft.config import DISK_FULL_RETRY_MS
 from raft.effects import AppendFetched, TruncateLog
 from raft.events import Appended, Flushed
 from raft.fetch_leader import follow_voters, release_parked, update_high_watermark
+from raft.flush_stall import note_appended, note_flushed
 from raft.messages import FetchRequest, FetchResponse, FetchSnapshotRequest
 from raft.roles import Follower, Leader, SnapshotDownload, Unattached
 from raft.state import PendingAppend, RaftInvariantError, RaftState
@@ -116,6 +117,7 @@ def on_fetch_response(
     role.has_fetched = True
     role.fetch_deadline_ms = state.now_ms + state.config.fetch_timeout_ms
     state.fast_election.forget()
+    state.loss = None
     if response.diverging_epoch is not None:
         _truncate(state, response.diverging_epoch)
     elif response.snapshot_id is not None:
@@ -183,6 +185,7 @@ def on_appended(state: RaftState, event: Appended) -> None:
         assert event.last_epoch == log.last_epoch, f"{event=} {log.describe()}"
     if type(state.role) is Leader:
         assert pending is None, f"INV-APPEND-1 {event=}"
+        note_appended(state, state.role)
         if event.voter_records:
             follow_voters(state)
         release_parked(state, log.written_end_offset)
@@ -204,6 +207,7 @@ def on_flushed(state: RaftState, event: Flushed) -> None:
     if type(role) is Leader:
         if event.epoch == role.epoch:
             state.log.flushed(event.end_offset)
+            note_flushed(state, role)
             update_high_watermark(state)
     else:
         state.log.flushed(event.end_offset)

@@ -6,6 +6,8 @@ from typing import Any, Final
 from raft.epoch_messages import send_begin_epoch, send_end_epoch
 from raft.fetch_follower import send_fetch
 from raft.fetch_leader import expire_parked
+from raft.flush_stall import is_stalled, leader_due_ms, note_stalled
+from raft.leader_loss import Cause
 from raft.quorum import VoteResult
 from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from raft.state import RaftState
@@ -39,11 +41,19 @@ def poll(state: RaftState) -> None:
 def _poll_leader(state: RaftState, role: Leader) -> None:
     """Resign when the check-quorum timer expires; a sole voter has no fetches to wait for.
 
-    A leader that is no voter any more resigns when that is committed.
+    A leader that is no voter any more resigns when that is committed, one whose flush stalls too.
     """
-    is_lost = role.check_quorum_deadline_ms <= state.now_ms and not state.is_only_voter
-    if is_lost or (not state.is_voter and state.is_voter_set_committed):
-        resign(state)
+    config = state.config
+    if role.check_quorum_deadline_ms <= state.now_ms and not state.is_only_voter:
+        silent_ms = state.now_ms - role.check_quorum_deadline_ms + config.check_quorum_ms
+        state.note_loss(Cause.CHECK_QUORUM, f"no majority fetched for {silent_ms} ms")
+    elif not state.is_voter and state.is_voter_set_committed:
+        state.note_loss(Cause.REMOVED, "the voters without this node are committed")
+    elif is_stalled(state, role):
+        note_stalled(state, role)
+    else:
+        return
+    resign(state)
 
 
 def _poll_resigned(state: RaftState, role: Resigned) -> None:
@@ -68,7 +78,11 @@ def _poll_candidate(state: RaftState, role: Prospective | Candidate) -> None:
 
 
 def _campaign(state: RaftState) -> None:
-    """Ask for pre-votes; on a full disk become Unattached, able to vote for another voter."""
+    """Ask for pre-votes; on a full disk become Unattached, able to vote for another voter.
+
+    The evidence of a candidacy that another voter won is void only with an answered fetch.
+    """
+    state.note_loss(Cause.EVIDENCE, "evidence from before the leader was known")
     if state.may_become_candidate:
         become_prospective(state)
     else:
@@ -80,12 +94,15 @@ def _poll_follower(state: RaftState, role: Follower) -> None:
     """Campaign after the fetch time-out or on evidence; an observer becomes Unattached."""
     if state.is_shut_down:
         return
+    is_due = role.fetch_deadline_ms <= state.now_ms
+    if is_due:
+        silent_ms = state.now_ms - role.fetch_deadline_ms + state.config.fetch_timeout_ms
+        text = f"leader {role.leader_id} answered no fetch for {silent_ms} ms"
+        state.note_loss(Cause.TIME_OUT, text)
     if not state.is_voter:
-        if role.fetch_deadline_ms <= state.now_ms:
+        if is_due:
             state.become_unattached(role.epoch)
-    elif role.fetch_deadline_ms <= state.now_ms or state.fast_election.is_due(
-        role.epoch, state.now_ms
-    ):
+    elif is_due or state.fast_election.is_due(role.epoch, state.now_ms):
         _campaign(state)
 
 
@@ -95,6 +112,10 @@ def _poll_unattached(state: RaftState, role: Unattached) -> None:
         return
     assert role.election_deadline_ms is not None, f"{role=}"
     is_due = role.election_deadline_ms <= state.now_ms
+    if state.is_only_voter:
+        state.note_loss(Cause.NO_LEADER, "this node is the only voter")
+    elif is_due:
+        state.note_loss(Cause.TIME_OUT, "the election time-out expired without a leader")
     if is_due or state.is_only_voter or state.fast_election.is_due(role.epoch, state.now_ms):
         _campaign(state)
 
@@ -159,7 +180,7 @@ def next_deadline_ms(state: RaftState) -> int | None:
         elif type(role) is not Leader:
             due_ms = role.election_deadline_ms
         elif not state.is_only_voter:
-            due_ms = role.check_quorum_deadline_ms
+            due_ms = leader_due_ms(state, role)
     if due_ms is not None and (first_ms is None or due_ms < first_ms):
         first_ms = due_ms
     due_ms = state.next_send_ms

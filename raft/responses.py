@@ -8,6 +8,7 @@ from typing import Final
 from raft import error_codes
 from raft.events import RequestFailed, ResponseReceived
 from raft.fetch_follower import on_fetch_response
+from raft.leader_loss import Cause
 from raft.messages import (
     BeginQuorumEpochResponse,
     DescribeQuorumResponse,
@@ -128,6 +129,7 @@ def _note_abdication(state: RaftState, source_id: NodeId, response: RaftResponse
     if not isinstance(role, Follower) or source_id != role.leader_id:
         return
     if isinstance(response, FetchResponse | FetchSnapshotResponse):
-        is_refusal = response.error_code == error_codes.NOT_LEADER_OR_FOLLOWER
-        if is_refusal and state.is_voter:
-            state.fast_election.note_lost(role, role.leader_id, state.now_ms)
+        if response.error_code != error_codes.NOT_LEADER_OR_FOLLOWER:
+            return
+        state.note_loss(Cause.RESIGNATION, f"leader {source_id} refused a fetch: it leads no more")
+        state.fast_election.note_lost(role, role.leader_id, state.now_ms)

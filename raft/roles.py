@@ -66,6 +66,8 @@ class Leader(msgspec.Struct, kw_only=True):
     observers: dict[ReplicaKey, Progress]
     fetched_voters: set[ReplicaKey]
     is_claimed: bool = False
+    unflushed_since_ms: int | None = None
+    """Time since which a flush is awaited; None if all that is written is durable."""
 
     @property
     def voted_key(self) -> ReplicaKey | None:

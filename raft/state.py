@@ -21,6 +21,7 @@ from raft.effects import (
 )
 from raft.epoch_cache import LogView
 from raft.evidence import FastElection
+from raft.leader_loss import Cause, LeaderLoss, loss_by_epoch, loss_of
 from raft.messages import FetchRequest, FetchResponse, RaftRequest, RaftResponse
 from raft.requests import RequestManager
 from raft.roles import (
@@ -105,6 +106,8 @@ class RaftState:
         """Earliest time at which a delayed or periodic request is due."""
         self.is_disk_full = False
         """True while the disk refuses appends: from DiskFull until DiskHasSpace."""
+        self.loss: LeaderLoss | None = None
+        """First sign that the leader is lost; None while there is none."""
         self.effects = Effects()
         self._persisted: tuple[LeaderEpoch, NodeId | None, ReplicaKey | None] | None = None
         self._notified: LeaderAndEpoch | None = None
@@ -260,6 +263,8 @@ class RaftState:
     def become(self, new: Role) -> None:
         """Change the role: check, persist, notify, reset connections, refuse parked fetches."""
         old = self.role
+        if new.epoch > old.epoch and self.loss is None:
+            self.loss = loss_by_epoch(old, new, self.now_ms)
         self.role = transition(old, new, is_voter=self.is_voter)
         if isinstance(new, Leader | Resigned):
             self.high_watermark = None
@@ -291,12 +296,26 @@ class RaftState:
         else:
             persist.append(effect)
 
+    def note_loss(self, cause: Cause, evidence: str) -> None:
+        """Note why the leader is lost, unless an earlier sign is noted (leader_loss.py)."""
+        if self.loss is None:
+            self.loss = loss_of(self.role, cause, evidence, self.now_ms)
+
     def notify_leader(self) -> None:
-        """Notify LeaderChanged if the leader or the epoch changed."""
-        leader = self.leader
-        if leader != self._notified:
-            self._notified = leader
-            self.effects.notify.append(LeaderChanged(leader=leader))
+        """Notify LeaderChanged if the leader or the epoch changed; a new leader ends the loss."""
+        leader, loss = self.leader, self.loss
+        if leader == self._notified:
+            return
+        self._notified = leader
+        leaderless_ms: int | None = None
+        if leader.leader_id is not None:
+            if loss is not None and loss.cause is not Cause.ANNOUNCED:
+                leaderless_ms = self.now_ms - loss.noticed_ms
+                assert leaderless_ms >= 0, f"{loss=} {self.now_ms=}"
+            self.loss = None
+        self.effects.notify.append(
+            LeaderChanged(leader=leader, loss=loss, leaderless_ms=leaderless_ms)
+        )
 
     def refuse_parked(self) -> None:
         """Answer every parked fetch with NOT_LEADER_OR_FOLLOWER."""

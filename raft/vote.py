@@ -11,6 +11,7 @@ from typing import Final
 from raft import error_codes
 from raft.effects import AppendLeaderChange
 from raft.events import EpochStart
+from raft.leader_loss import Cause
 from raft.messages import VoteRequest, VoteResponse
 from raft.progress import Progress
 from raft.quorum import VoteResult, own_tally
@@ -47,11 +48,21 @@ def on_vote_request(state: RaftState, reply_token: int, request: VoteRequest) ->
     granted = False
     if error == error_codes.NONE:
         if request.replica_epoch > state.epoch:
+            _note_candidacy(state, request)
             state.become_unattached(request.replica_epoch)
         error = voter_key_error(state, request.voter_id, request.voter_directory_id)
     if error == error_codes.NONE:
         granted = _grant(state, request)
     state.answer_voter(reply_token, VoteResponse, error, vote_granted=granted)
+
+
+def _note_candidacy(state: RaftState, request: VoteRequest) -> None:
+    """Note the higher epoch of a candidate as the end of this one."""
+    cause = Cause.FENCED if isinstance(state.role, Leader) else Cause.CANDIDACY
+    kind = "pre-vote" if request.pre_vote else "vote"
+    state.note_loss(
+        cause, f"voter {request.replica_id} asked for a {kind} in epoch {request.replica_epoch}"
+    )
 
 
 def voter_key_error(
@@ -135,6 +146,7 @@ def _grant_pre_vote(state: RaftState, *, is_up_to_date: bool) -> bool:
 def become_prospective(state: RaftState) -> None:
     """Become Prospective; a lost leader counts as a rejection, for it will not respond."""
     assert state.may_become_candidate, f"INV-DISK-1 {state.role=}"
+    assert state.loss is not None, "a campaign has a cause"
     role = state.role
     lost_leader_id = state.fast_election.lost_leader_id(role.epoch)
     votes = own_tally(state.voters, state.self_key, lost_leader_id)
@@ -300,12 +312,15 @@ def start_first_election(state: RaftState, voter_id: NodeId) -> None:
     """Count a voter without a known leader; a majority of them starts the first election."""
     if isinstance(state.role, Unattached) and state.role.leader_id is None:
         state.fast_election.note_leaderless(state.role, voter_id, state.now_ms)
+        if state.fast_election.is_valid(state.epoch):
+            state.note_loss(Cause.NO_LEADER, "a majority of the voters knows no leader")
 
 
 def resign(state: RaftState) -> None:
     """Become Resigned; preferred successors are the voters by fetch offset, descending."""
     role = state.role
     assert isinstance(role, Leader), f"{role=}"
+    assert state.loss is not None, "a resignation has a cause"
 
     def order(voter: ReplicaKey) -> tuple[int, tuple[NodeId, bytes]]:
         end = role.progress[voter].end_offset
@@ -334,5 +349,6 @@ def on_disk_full(state: RaftState) -> None:
     if state.may_become_candidate:
         return
     if isinstance(state.role, Leader):
+        state.note_loss(Cause.DISK_FULL, "the disk refused an append")
         resign(state)
     state.log.drop_unwritten()

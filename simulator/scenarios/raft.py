@@ -56,6 +56,7 @@ class RaftScenario:
             "snapshot": self._snapshot,
             "describe": self._describe,
             "state": self._state,
+            "causes": self._causes,
             "deadline": self._deadline,
         }
 
@@ -311,6 +312,13 @@ class RaftScenario:
             self.quorum.say(
                 replica, f"{text.role_text(core.role)} {log} parked={core.parked_fetch_count}"
             )
+
+    def _causes(self, command: Command) -> None:
+        """`causes 1`: show the causes that it gave with changes of its leader, once each."""
+        replica = self._replica(command)
+        losses, replica.losses = replica.losses, []
+        for effect in losses:
+            self.quorum.say(replica, text.loss_text(effect))
 
     # --- performing effects ---------------------------------------------------------------------
 

@@ -47,6 +47,8 @@ class Replica:
         self.core: RaftCore | None = None
         self.flushes_by_hand = False
         self.role = ""
+        self.losses: list[fx.LeaderChanged] = []
+        """Changes of the leader that had a cause, since `causes` last showed them."""
 
     @property
     def running(self) -> RaftCore:
@@ -361,6 +363,8 @@ class ScenarioQuorum:
             case fx.LeaderChanged():
                 leader = text.name_of(effect.leader.leader_id)
                 self.say(replica, f"tells {leader=!s} epoch={effect.leader.epoch}")
+                if effect.loss is not None:
+                    replica.losses.append(effect)
             case fx.Claimed():
                 self.say(replica, f"may act in epoch={effect.epoch} from {effect.end_offset}")
             case fx.ShutdownComplete():

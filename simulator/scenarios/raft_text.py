@@ -14,6 +14,7 @@ import msgspec
 from raft import error_codes
 from raft import messages as m
 from raft.config import RaftConfig
+from raft.effects import LeaderChanged
 from raft.roles import Candidate, Prospective, Role
 from simulator.scenarios.command import Command, ScenarioError, to_int
 from wire.types import DirectoryId, LeaderEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
@@ -202,6 +203,17 @@ def _describe_quorum_text(response: m.DescribeQuorumResponse) -> str:
         f"DescribeQuorum epoch={response.leader_epoch} leader={name_of(response.leader_id)} "
         f"hw={_watermark(response.high_watermark)} voters={rows(response.voters)} "
         f"observers={rows(response.observers) or '-'}"
+    )
+
+
+def loss_text(effect: LeaderChanged) -> str:
+    """The cause of a change of the leader as text: what the replica saw, as what."""
+    loss, leader = effect.loss, effect.leader
+    assert loss is not None, f"{effect=}"
+    waited = "" if effect.leaderless_ms is None else f" after {effect.leaderless_ms} ms"
+    return (
+        f"leader={name_of(leader.leader_id)} epoch={leader.epoch}{waited}: "
+        f"{loss.cause.value} as {loss.role}, {loss.evidence}"
     )
 
 
