@@ -37,6 +37,7 @@ from kernel.lifecycle.controller_registration import ControllerRegistration
 from kernel.opening import OpenedStorage, controller_of, open_static_quorum, raft_core
 from kernel.port import RecordsPort
 from kernel.quorum.departure import Departure
+from kernel.quorum.elections import Elections, log_fields
 from kernel.quorum.metadata_state import MetadataState
 from kernel.quorum.replica import Replica
 from kernel.quorum.snapshots import Snapshots
@@ -176,6 +177,7 @@ class Kernel:
             clock=self._clock,
             notified=self._on_notify,
         )
+        self.elections = Elections(self._clock)
         self.departure = Departure(self.replica, self.peers, self._clock)
         self.state = MetadataState(
             self.loader,
@@ -447,8 +449,8 @@ class Kernel:
 
     def _on_leader_changed(self, effect: raft.LeaderChanged) -> None:
         leader = effect.leader
-        fields = {"leader_id": leader.leader_id, "epoch": leader.epoch}
-        self._effects.append(out.Log(out.LogLevel.INFO, "leader_changed", fields))
+        self._effects.append(out.Log(out.LogLevel.INFO, "leader_changed", log_fields(effect)))
+        self.elections.on_leader_changed(effect)
         self.state.on_leader_changed(effect)
         if leader.leader_id is not None:
             self.peers.on_leader_changed(leader.leader_id)
