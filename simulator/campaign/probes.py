@@ -12,6 +12,7 @@ MARKS: Final = (
     "leader_deposed",
     "leader_resigned",
     "leader_resigned_by_check_quorum",
+    "leader_resigned_by_stalled_flush",
     "two_candidates_in_one_epoch",
     "election_lost_and_retried",
     "follower_became_prospective",

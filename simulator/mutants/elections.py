@@ -5,10 +5,11 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from raft import flush_stall, quorum, transitions, vote
 from raft import initial_role as initial_role_module
-from raft import quorum, transitions, vote
 from raft.core import RaftCore
 from raft.epoch_cache import LogView
+from raft.leader_loss import Cause
 from raft.messages import VoteRequest
 from raft.progress import Progress
 from raft.roles import Follower, Leader, Role, Unattached
@@ -216,6 +217,24 @@ def _forgets_its_leader(patches: Patches) -> None:
     patches.function(initial_role_module, "initial_role", make)
 
 
+def _leads_without_flushing(patches: Patches) -> None:
+    """A stalled flush is none."""
+    patches.function(flush_stall, "is_stalled", lambda _: lambda _state, _role: False)
+
+
+def _one_cause(patches: Patches) -> None:
+    """A leader that resigns gives one cause for all."""
+
+    def make(original: Original) -> Original:
+        def note_loss(self: RaftState, cause: Cause, evidence: str) -> None:
+            leads = isinstance(self.role, Leader)
+            original(self, Cause.CHECK_QUORUM if leads else cause, evidence)
+
+        return note_loss
+
+    patches.method(RaftState, "note_loss", make)
+
+
 ELECTIONS: Final = (
     Mutant(
         number=1,
@@ -316,5 +335,22 @@ ELECTIONS: Final = (
         expected=("I16",),
         seeds_max=50,
         patch=_forgets_its_leader,
+    ),
+    Mutant(
+        number=71,
+        name="leads-without-flushing",
+        text="a leader whose flush stalls leads on",
+        expected=("liveness",),
+        seeds_max=300,
+        patch=_leads_without_flushing,
+        options=replace(SHORT, node_count=3, faults=("slow_disk",)),
+    ),
+    Mutant(
+        number=72,
+        name="one-cause",
+        text="a leader that loses its epoch gives check quorum as the cause, whatever it was",
+        expected=("I16",),
+        seeds_max=50,
+        patch=_one_cause,
     ),
 )

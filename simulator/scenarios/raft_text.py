@@ -213,7 +213,7 @@ def loss_text(effect: LeaderChanged) -> str:
     waited = "" if effect.leaderless_ms is None else f" after {effect.leaderless_ms} ms"
     return (
         f"leader={name_of(leader.leader_id)} epoch={leader.epoch}{waited}: "
-        f"{loss.cause.value} as {loss.role}, {loss.evidence}"
+        f"{loss.cause} as {loss.role}, {loss.evidence}"
     )
 
 

@@ -11,19 +11,13 @@ from typing import Final
 
 from raft.core import RaftCore
 from raft.effects import Effects, SendResponse, TruncateLog, WriteSnapshotChunk
-from raft.events import (
-    DiskFull,
-    Event,
-    LeaderUnreachable,
-    RequestReceived,
-    ResignRequested,
-    ResponseReceived,
-    ShutdownRequested,
-)
+from raft.events import Event, LeaderUnreachable, RequestReceived, ResponseReceived
+from raft.leader_loss import Cause
 from raft.messages import FetchResponse, VoteRequest, VoteResponse
 from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role
 from simulator.campaign.probes import Probes
 from simulator.checks.metadata.ledger import Ledger
+from simulator.checks.raft.causes import causes_of, wrong_cause
 from simulator.checks.raft.pre_votes import (
     Broken,
     LeaderContact,
@@ -36,7 +30,11 @@ from simulator.cluster.instance_methods import replace_method
 
 MAY_END_A_LEADER: Final = (LeaderUnreachable, RequestReceived)
 BRINGS_EPOCHS: Final = (RequestReceived, ResponseReceived)
-ASKED_TO_RESIGN: Final = (ResignRequested, ShutdownRequested, DiskFull)
+MARK_OF_CAUSE: Final[dict[Cause | None, str]] = {
+    Cause.CHECK_QUORUM: "leader_resigned_by_check_quorum",
+    Cause.STALLED_FLUSH: "leader_resigned_by_stalled_flush",
+}
+"""Marks of a resignation that nobody asked for."""
 
 
 class CoreTap:
@@ -46,7 +44,7 @@ class CoreTap:
         self._ledger = ledger
         self._probes = probes
         self.broken: Broken | None = None
-        """First breach of I3 or I4 by a pre-vote, or of I16 by a change of role."""
+        """First breach of I3 or I4 by a pre-vote, or of I16 by a change of role or its cause."""
         self.note: Callable[[str], None] | None = None
         """Called with new roles, votes granted and commits of a leader; None: no trace."""
         self._candidates: dict[int, set[int]] = {}
@@ -74,7 +72,7 @@ class CoreTap:
                     contact.on_other(event)
             after = raft.role
             if after is not before:
-                self._on_role(number, before, core, kind)
+                self._on_role(number, before, core, kind, effects)
                 if type(after) is Prospective and kind not in BRINGS_EPOCHS:
                     self.broken = self.broken or wrong_question(before, after, effects)
             for effect in effects.persist:
@@ -106,15 +104,20 @@ class CoreTap:
 
         replace_method(core, "step", traced)
 
-    def _on_role(self, number: int, before: Role, core: RaftCore, kind: type) -> None:
+    def _on_role(
+        self, number: int, before: Role, core: RaftCore, kind: type, effects: Effects
+    ) -> None:
         after, is_sole = core.role, len(core.config.voters) == 1
         wrong = wrong_change(before, after, is_sole=is_sole)
+        wrong = wrong or wrong_cause(before, after, kind, effects)
         if wrong is not None:
             self.broken = self.broken or ("I16", wrong)
         if type(after) is Candidate:
             self._on_candidate(number, after.epoch)
-        elif type(after) is Resigned and type(before) is Leader and kind not in ASKED_TO_RESIGN:
-            self._probes.hit("leader_resigned_by_check_quorum")
+        elif type(after) is Resigned and type(before) is Leader:
+            for cause in causes_of(effects):
+                if cause in MARK_OF_CAUSE:
+                    self._probes.hit(MARK_OF_CAUSE[cause])
 
     def _voting(
         self,

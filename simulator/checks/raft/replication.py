@@ -3,11 +3,13 @@
 - I6: what a follower appends is in the log of the leader that it follows.
 - I10: a leader counts a voter only by a fetch of its own epoch, so the voter knows that epoch.
 - liveness: a leader without fetches of a majority resigns (check quorum).
+- liveness: a leader that flushed nothing for its fetch time-out resigns, if a voter has more.
 """
 
 from typing import Final
 
 from raft.core import RaftCore
+from raft.progress import Progress
 from raft.roles import Follower, Leader
 from simulator.checks.raft.log_mirror import Entry, LogMirror
 from simulator.cluster.machine import Machine
@@ -31,6 +33,8 @@ class ReplicationChecks:
         self._known_by_all = dict.fromkeys(machines, -1)
         """Leader -> its epoch, once all voters know it: known epochs never fall."""
         self._look_us = dict.fromkeys(machines, 0)
+        self._awaited: dict[int, tuple[int, int, int, int]] = {}
+        """Leader -> process, epoch, flushed end below its written end, first look at that."""
 
     def note_epoch(self, number: int, epoch: int) -> None:
         """Note the epoch of a node."""
@@ -47,7 +51,7 @@ class ReplicationChecks:
         if self._look_us[number] <= now_us and len(self._voters) > 1:
             self._look_us[number] = now_us + LOOKED_AT_EVERY_US
             since_ms = max(self._led[number, role.epoch], machine.resumed_ms)
-            return self._isolated(machine, role, since_ms)
+            return self._isolated(machine, role, since_ms) or self._stalled(machine, role)
         return None
 
     def _wrongly_counted(self, number: int, role: Leader) -> str | None:
@@ -75,6 +79,25 @@ class ReplicationChecks:
             f"no majority fetched from it in epoch {role.epoch} for {now_ms - oldest_ms} ms",
         )
 
+    def _stalled(self, machine: Machine, role: Leader) -> tuple[str, str] | None:
+        """Time each flushed end that is below the written one, from the first look at it."""
+        raft, now_ms = machine.raft, machine.now().monotonic_ms
+        assert raft is not None
+        flushed, written = raft.log.flushed_end_offset, raft.log.written_end_offset
+        if flushed == written:
+            self._awaited.pop(machine.id, None)
+            return None
+        found = (machine.incarnation, role.epoch, flushed)
+        *known, since_ms = self._awaited.get(machine.id, (*found, now_ms))
+        if tuple(known) != found:
+            since_ms = now_ms
+        self._awaited[machine.id] = (*found, since_ms)
+        ahead = [voter.id for voter, seen in role.progress.items() if _end(seen) > flushed]
+        if now_ms - since_ms <= machine.config.quorum.fetch_timeout_ms + SLACK_MS or not ahead:
+            return None
+        took = f"{flushed} to {written} is not flushed after {now_ms - since_ms} ms"
+        return "liveness", f"it leads epoch {role.epoch}, {took}, voters {ahead} have more"
+
     def wrongly_appended(self, machine: Machine, core: RaftCore, fresh: list[Entry]) -> str | None:
         """Describe a new batch of a follower that its leader does not have.
 
@@ -100,3 +123,7 @@ class ReplicationChecks:
                 found = mirror.find(entry.base_offset)
                 return f"it appended {entry}, its leader {leader.id} has {found}"
         return None
+
+
+def _end(seen: Progress) -> int:
+    return -1 if seen.end_offset is None else seen.end_offset
