@@ -24,6 +24,7 @@ from inspection.running_node import RunningNode
 from inspection.timings import CONTROLLER, RAFT, broker_timings, controller_timings, raft_timings
 from metadata.features import supported_features
 from metadata.image import Broker
+from raft.leader_loss import Cause
 from wire.ids import node_number
 
 ROLES = (
@@ -52,6 +53,7 @@ class NodeMetrics:
         self._node_controller = node.state.controller
         self._recorder = node.recorder
         self._counted_elections = node.elections_counted
+        self._seen_elections = node.seen_elections
         self._counts = PartitionCounts(node) if counts is None else counts
         self._records: RecordsCounts | None = None
         self._registry = CollectorRegistry()
@@ -76,6 +78,7 @@ class NodeMetrics:
             yield from controller_timings(self._recorder, now_ns)
             yield from disk_metrics("kafka_server_controllerserver_")
         yield from self._raft()
+        yield from self._causes()
         yield from raft_timings(self._recorder, now_ns)
         yield from self._loader(now_ns)
         yield from self._features()
@@ -217,6 +220,18 @@ class NodeMetrics:
         for role in ROLES:
             state.add_metric([role], float(role == self._node.role))
         yield state
+
+    def _causes(self) -> Iterator[Metric]:
+        """Count the elections that this node saw, and the time without a leader, by cause."""
+        seen, prefix = self._seen_elections, "kraftline_quorum_"
+        for name, values, text in (
+            ("elections", seen.counts, "new leaders of the quorum since the start, as seen here"),
+            ("leaderless_ms", seen.leaderless_ms, "from noticed losses to the next leaders, ms"),
+        ):
+            family = CounterMetricFamily(prefix + name, text, labels=["cause"])
+            for cause in Cause:
+                family.add_metric([cause], float(values[cause]))
+            yield family
 
     def _loader(self, now_ns: int) -> Iterator[Metric]:
         """Metrics of the metadata loader, of snapshots and of finalized features."""

@@ -1,10 +1,16 @@
 """Views of the metadata quorum."""
 
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
+import msgspec
+
 from inspection.views import View
+from kernel.events import Now
+from kernel.quorum.elections import Election
 from metadata.control_records import LEADER_CHANGE, LeaderChange, control_type, decode_control
 from metadata.json_form import uuid_text
+from raft.leader_loss import LeaderLoss
 from raft.messages import ReplicaState
 from wire.batches.batch import iterate_batches
 
@@ -24,14 +30,45 @@ class ReplicaView(View, frozen=True, kw_only=True):
     last_caught_up_ms: int | None
 
 
+class LossView(View, frozen=True, kw_only=True):
+    """The loss of a leader as this node saw it: a local observation, not the quorum's."""
+
+    cause: str
+    """One word, for example time_out, evidence, resignation or stalled_flush."""
+    evidence: str
+    """The first sign of the loss, in words."""
+    role: str
+    """Role of this node when it noticed the loss; only a leader knows why it resigned."""
+    lost_epoch: int
+    lost_leader_id: int | None
+
+
+class SeenView(LossView, frozen=True, kw_only=True):
+    """An election as this node saw it."""
+
+    known_ms: int
+    """Time when this node knew the new leader."""
+    leaderless_ms: int | None
+    """From the noticed loss to the new leader; None if this node noticed nothing before."""
+
+
+class OngoingLossView(LossView, frozen=True, kw_only=True):
+    """The loss of a leader that has no successor yet."""
+
+    noticed_ms: int
+
+
 class ElectionView(View, frozen=True, kw_only=True):
-    """A leader that wrote its first record, as recorded in the log."""
+    """A leader that wrote its first record, as recorded in the log, or that this node followed."""
 
     epoch: int
     leader_id: int | None
-    offset: int
-    """Offset of the LeaderChange record."""
+    offset: int | None
+    """Offset of the LeaderChange record; None if this log has none."""
     timestamp_ms: int | None
+    """Time of that record."""
+    seen: SeenView | None
+    """As this node saw it, if it ran then: the newest 50 since its start."""
 
 
 class QuorumView(View, frozen=True, kw_only=True):
@@ -56,6 +93,8 @@ class QuorumView(View, frozen=True, kw_only=True):
     """Failed checks of this node's /readyz; empty when ready."""
     elections: list[ElectionView]
     """The newest elections, oldest first."""
+    leader_loss: OngoingLossView | None
+    """The sign that the leader is lost, until another one is known."""
 
 
 def replica_view(
@@ -105,6 +144,52 @@ def election_view(epoch: int, start_offset: int, content: bytes) -> ElectionView
                 leader_id=change.leader_id,
                 offset=start_offset,
                 timestamp_ms=record.timestamp_ms,
+                seen=None,
             )
         break
-    return ElectionView(epoch=epoch, leader_id=None, offset=start_offset, timestamp_ms=None)
+    return ElectionView(
+        epoch=epoch, leader_id=None, offset=start_offset, timestamp_ms=None, seen=None
+    )
+
+
+def with_causes(logged: Sequence[ElectionView], seen: Iterable[Election]) -> list[ElectionView]:
+    """Join the elections in the log with those that this node saw, by epoch, ascending."""
+    found = {view.epoch: view for view in logged}
+    for election in seen:
+        view = found.get(election.epoch)
+        if view is None:
+            view = ElectionView(
+                epoch=election.epoch,
+                leader_id=election.leader_id,
+                offset=None,
+                timestamp_ms=None,
+                seen=None,
+            )
+        found[election.epoch] = msgspec.structs.replace(view, seen=_seen_view(election))
+    return [found[epoch] for epoch in sorted(found)]
+
+
+def _seen_view(election: Election) -> SeenView:
+    return SeenView(
+        cause=election.cause,
+        evidence=election.evidence,
+        role=election.role,
+        lost_epoch=election.lost_epoch,
+        lost_leader_id=election.lost_leader_id,
+        known_ms=election.known_ms,
+        leaderless_ms=election.leaderless_ms,
+    )
+
+
+def loss_view(loss: LeaderLoss | None, now: Now) -> OngoingLossView | None:
+    """The loss that has no successor yet, at this time; None without."""
+    if loss is None:
+        return None
+    return OngoingLossView(
+        cause=loss.cause,
+        evidence=loss.evidence,
+        role=loss.role,
+        lost_epoch=loss.lost_epoch,
+        lost_leader_id=loss.lost_leader_id,
+        noticed_ms=now.wall_ms - (now.monotonic_ms - loss.noticed_ms),
+    )

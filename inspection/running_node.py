@@ -16,7 +16,9 @@ from inspection.quorum_views import (
     QuorumView,
     ReplicaView,
     election_view,
+    loss_view,
     replica_view,
+    with_causes,
 )
 from inspection.recorder import Recorder
 from inspection.records_side import RecordsSide
@@ -119,6 +121,8 @@ class RunningNode:
         self.elections_counted = Elections()
         kernel.publishers.add(self.watch)
         kernel.publishers.add(self.elections_counted)
+        self.seen_elections = kernel.elections
+        """Elections of the quorum, with their causes."""
         self._elections: dict[tuple[int, int], ElectionView] = {}
 
     @property
@@ -246,6 +250,7 @@ class RunningNode:
             observers=observers,
             not_ready=list(self.not_ready()),
             elections=self.elections(),
+            leader_loss=loss_view(core.leader_loss, self.now()),
         )
 
     async def _ask_leader(self, ask: Ask) -> Any | None:
@@ -315,7 +320,7 @@ class RunningNode:
         return broker.endpoints[0].host, broker.endpoints[0].port
 
     def elections(self) -> list[ElectionView]:
-        """Return the newest elections still in the log, oldest first."""
+        """Return the newest elections, in the log or seen by this node, oldest first."""
         log = self._log
         kept = [e for e in log.epoch_entries if e.start_offset >= log.log_start_offset]
         known: dict[tuple[int, int], ElectionView] = {}
@@ -327,7 +332,7 @@ class RunningNode:
                 view = election_view(entry.epoch, entry.start_offset, content)
             known[key] = view
         self._elections = known
-        return list(known.values())
+        return with_causes(list(known.values()), self.seen_elections.newest)[-ELECTIONS_MAX:]
 
 
 def _state(row: Any) -> ReplicaState:

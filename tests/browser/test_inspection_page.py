@@ -129,3 +129,56 @@ def test_records_at_a_broker_are_shown_with_rates_and_replicas(
     browser.wait(is_rate_shown, 8, "a rate: in, or from the leader")
     browser.wait(lambda: "0 B0 B0 B0 B" in browser.text("#rates"), 8, "it falls to nothing")
     assert browser.errors() == []
+
+
+ELECTIONS = """const election = (epoch, leader_id, known_ms, leaderless_ms, cause) => ({
+    epoch, leader_id, offset: 1, timestamp_ms: known_ms - 1,
+    seen: cause ? {cause, evidence: `of ${cause}`,
+    role: "follower", lost_epoch: epoch - 1, lost_leader_id: 1, known_ms, leaderless_ms} : null});
+  const elections = [election(4, 1, 1001, null, null), election(5, 2, 3000, 500, "evidence"),
+    election(6, 3, 5000, null, "announced")];"""
+
+
+def test_the_picture_of_the_elections_has_leaders_and_the_time_without_one(
+    browser: Browser,
+) -> None:
+    browser.open(PAGE.as_uri())
+    shown = f"""{ELECTIONS}
+      const loss = {{cause: "time_out", evidence: "silence", noticed_ms: 8000}};
+      const spans = (list) => list.map((r) => [r.leader, r.from, r.lost, r.until]);
+      showElections(elections, loss, 9000);
+      const svg = byId("reigns");
+      return [spans(reigns(elections, null, 9000)), spans(reigns(elections, loss, 9000)),
+        [...svg.querySelectorAll(".reign title")].map((e) => e.textContent.replace(/ from .*/, "")),
+        [...svg.querySelectorAll(".gap title")].map((e) => e.textContent),
+        [...svg.querySelectorAll("rect")].map((e) => Number(e.getAttribute("width"))),
+        svg.hasAttribute("hidden"), byId("election-note").textContent];"""
+    calm, lost, led, gaps, widths, is_hidden, note = browser.run(shown)
+    assert calm == [[1, 1000, 2500, 3000], [2, 3000, 5000, 5000], [3, 5000, 9000, 9000]]
+    assert lost[2] == [3, 5000, 8000, 9000]
+    assert led == ["node 1 led epoch 4", "node 2 led epoch 5", "node 3 led epoch 6"]
+    assert gaps == ["no leader for 500 ms behind epoch 4", "no leader for 1000 ms behind epoch 6"]
+    assert widths == [187.5, 250, 375, 62.5, 125]
+    assert is_hidden is False
+    assert note == "time_out: silence"
+
+
+def test_each_election_has_its_cause_and_an_empty_list_no_picture(browser: Browser) -> None:
+    browser.open(PAGE.as_uri())
+    shown = f"""{ELECTIONS}
+      showElections(elections, null, 9000);
+      const items = [...byId("elections").children].map((e) =>
+        [e.textContent.replace(/ · [0-9:]+( [AP]M)?/, ""), e.title]);
+      const note = byId("election-note").textContent;
+      showElections([], null, 9000);
+      return [items, note, byId("reigns").hasAttribute("hidden"),
+        byId("election-note").textContent];"""
+    items, note, is_hidden, empty = browser.run(shown)
+    assert items == [
+        ["epoch 6: node 3 · announced", "seen as follower: of announced"],
+        ["epoch 5: node 2 · evidence · 500 ms without a leader", "seen as follower: of evidence"],
+        ["epoch 4: node 1 · cause not seen", ""],
+    ]
+    assert note == "3, newest first, causes as this node saw them"
+    assert is_hidden is True
+    assert empty == ""

@@ -29,7 +29,7 @@ def view(node_id: int, high_watermark: int | None, cluster_id: str = CLUSTER) ->
             cluster_id=cluster_id, node_id=node_id, role="follower", leader_id=None,
             leader_epoch=1, high_watermark=high_watermark, log_start_offset=0, log_end_offset=9,
             metadata_offset=0, told_by="this node", voters=[], observers=[], not_ready=[],
-            elections=[],
+            elections=[], leader_loss=None,
         )
     )  # fmt: skip
 
