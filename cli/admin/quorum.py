@@ -4,13 +4,15 @@ import time
 from argparse import Namespace
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 from uuid import UUID
 
 import msgspec
 
+from cli.admin.elections import addresses, describe_elections
 from cli.arguments import Parser, UsageError, check_bootstrap, integer
 from cli.command import Output, execute
 from cli.connect import (
@@ -54,7 +56,13 @@ class QuorumView(msgspec.Struct, frozen=True):
 
 def run(arguments: Sequence[str], connect: Connect = open_cluster) -> int:
     """Perform one command on the quorum and return the exit code."""
-    return execute(arguments, _parse, perform, connect)
+
+    def connected(options: Namespace) -> AbstractContextManager[Api]:
+        if _asks_for_elections(options):
+            return nullcontext(cast("Api", None))  # over HTTP, by no Kafka request
+        return connect(options)
+
+    return execute(arguments, _parse, perform, connected)
 
 
 def _parse(arguments: Sequence[str]) -> Namespace:
@@ -65,6 +73,14 @@ def _parse(arguments: Sequence[str]) -> Namespace:
     what = describing.add_mutually_exclusive_group()
     what.add_argument("--status", "-s", action="store_true", help="a short summary")
     what.add_argument("--replication", "-re", "-r", action="store_true", help="all replicas")
+    what.add_argument(
+        "--elections", action="store_true", help="elections with causes, of --inspection-server"
+    )
+    describing.add_argument(
+        "--inspection-server",
+        metavar="HOST:PORT,...",
+        help="inspection listeners of nodes, each of which tells what it saw of the elections",
+    )
     describing.add_argument("--human-readable", "-hr", action="store_true", help="times as ages")
     adding = commands.add_parser("add-controller")
     adding.add_argument("--dry-run", "-n", action="store_true", help="only say what would be done")
@@ -77,6 +93,11 @@ def _parse(arguments: Sequence[str]) -> Namespace:
     for command in (describing, adding, removing):
         command.add_argument("--json", action="store_true", help="one JSON object")
     options = parser.parse_args(arguments)
+    if _asks_for_elections(options):
+        if options.inspection_server is None:
+            raise UsageError("--elections needs --inspection-server HOST:PORT,...")
+        options.urls = addresses(options.inspection_server)
+        return options
     check_bootstrap(options)
     if options.command == "describe" and not (options.status or options.replication):
         raise UsageError(
@@ -87,6 +108,10 @@ def _parse(arguments: Sequence[str]) -> Namespace:
             "You must specify the configuration file of the controller to add with --command-config"
         )
     return options
+
+
+def _asks_for_elections(options: Namespace) -> bool:
+    return options.command == "describe" and bool(options.elections)
 
 
 def _directory_id(text: str) -> bytes:
@@ -109,6 +134,10 @@ def perform(api: Api, options: Namespace) -> Output:
         return _remove(api, options)
     if options.command == "add-controller":
         return _add(api, options)
+    if _asks_for_elections(options):
+        from cli.offline.metadata_sources import fetched  # noqa: PLC0415  # HTTP, of one flag alone
+
+        return describe_elections(options.urls, as_json=options.json, fetch=fetched)
     is_controller = options.bootstrap_controller is not None
     view = describe_quorum(api, ENDPOINT_CONTROLLERS if is_controller else ENDPOINT_BROKERS)
     if options.json:

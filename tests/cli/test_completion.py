@@ -70,7 +70,9 @@ def test_what_each_shell_offers(shell: str, scripts: Path) -> None:
     assert asked(shell, scripts, "") >= COMMANDS.keys()
     assert asked(shell, scripts, "quorum", "d") >= {"describe"}
     flags = asked(shell, scripts, "quorum", "describe", "--")
-    assert flags == {"--help", "--json", "--status", "--replication", "--human-readable"}
+    own = {"--elections", "--inspection-server"}
+    assert flags - own == {"--help", "--json", "--status", "--replication", "--human-readable"}
+    assert own < flags
     assert "--mutants" in asked(shell, scripts, "sim", "mutate", "--")
     assert "--time-limit" in asked(shell, scripts, "jepsen", "run", "--")
     assert "--steps" in asked(shell, scripts, "jepsen", "verify", "--")
