@@ -275,7 +275,7 @@ class Broker:
 
     def _make_front(self, handlers: Mapping[int, Handler]) -> Front:
         """Make the front of these handlers."""
-        return Front(
+        return self._front_kind()(
             handlers,
             self.memory,
             self._services,
@@ -283,6 +283,10 @@ class Broker:
             metrics=self._requests,
             used_interval_ms=used_interval_ms(self.config.idle_ms_max),
         )
+
+    def _front_kind(self) -> Callable[..., Front]:
+        """Return what makes a front of the arguments of `Front`."""
+        return Front
 
     def _event_table(self, later: Iterable[type]) -> dict[type, Callable[[Any], None]]:
         """Return the function of each kind of event that a step takes at once."""

@@ -46,7 +46,7 @@ def cluster_of(options: Namespace) -> Cluster:
             raise UsageError(f"--config {shortened(entry)} is not KEY=VALUE")
         configs[key.strip()] = value.strip()
     folder = None if options.dir is None else Path(options.dir)
-    return Cluster(options.nodes, configs=configs, port=options.port, folder=folder)
+    return Cluster(options.nodes, configs=configs, port=options.port, folder=folder, faults=False)
 
 
 def serve(cluster: Cluster, wait: Callable[[float], bool], *, as_json: bool) -> int:

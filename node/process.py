@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from broker.broker import Broker
+from broker.faulty_broker import FaultyBroker
 from inspection.recorder import Recorder
 from inspection.running_node import RunningNode
 from kernel.config import NodeConfig
@@ -49,6 +50,7 @@ from node.logs import write_log
 from node.measuring import measured_decoding
 from node.records.broker_side import BrokerSide
 from node.records.cleaner_sessions import CleanerProcesses
+from node.records.fault_door import FaultDoor
 from node.records.records_reader import RecordsReader
 from node.records.writeback import system_start, vfs_with_writeback
 from storage.errors import (
@@ -102,6 +104,7 @@ def run_node(
     format_cluster_id: str | None,
     *,
     environment: bool = False,
+    door: FaultDoor | None = None,
 ) -> int:
     """Run one node in this process; return its exit code."""
     try:
@@ -109,7 +112,7 @@ def run_node(
         if properties is None and format_cluster_id is None:
             format_cluster_id = asked_cluster_id(os.environ)
         recorder = Recorder(time.monotonic_ns())
-        identity, kernel, broker = _open(config, format_cluster_id, recorder)
+        identity, kernel, broker = _open(config, format_cluster_id, recorder, door)
     except REFUSALS as refusal:
         sys.stderr.write(f"{refusal}\n")
         return 1
@@ -121,7 +124,7 @@ def run_node(
     if broker is not None:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_serve(config, kernel, recorder, broker))
+        return runner.run(_serve(config, kernel, recorder, broker, door))
 
 
 def keep_loaded_objects() -> None:
@@ -161,7 +164,10 @@ def _config(properties: Path | None, overrides: Sequence[str], *, environment: b
 
 
 def _open(
-    config: NodeConfig, format_cluster_id: str | None, recorder: Recorder
+    config: NodeConfig,
+    format_cluster_id: str | None,
+    recorder: Recorder,
+    door: FaultDoor | None = None,
 ) -> tuple[Identity, Kernel, Broker | None]:
     """Lock and check the log directories; open the kernel, and the records of a broker.
 
@@ -175,7 +181,7 @@ def _open(
     try:
         identity = prepare(vfs, config, format_cluster_id, partial(random_uuid, rng), at.wall_ms)
         guards = {path: threading.Lock() for path in config.log_dirs}
-        broker = _open_records(config, identity, at, guards) if config.is_broker else None
+        broker = _open_records(config, identity, at, guards, door) if config.is_broker else None
         kernel = Kernel(
             config,
             vfs,
@@ -199,10 +205,12 @@ def _open_records(
     identity: Identity,
     at: Now,
     guards: Mapping[str, AbstractContextManager[object]],
+    door: FaultDoor | None = None,
 ) -> Broker:
     """Make the records of a broker; each of the two values of a node has its own randomness."""
     vfs = vfs_with_writeback(system_start())
-    return Broker(
+    kind = Broker if door is None else partial(FaultyBroker, door.faults)
+    return kind(
         records_config(config, identity.directory_ids),
         vfs,
         _new_rng(),
@@ -227,7 +235,11 @@ def _loop_factory() -> type[asyncio.AbstractEventLoop]:
 
 
 async def _serve(
-    config: NodeConfig, kernel: Kernel, recorder: Recorder, broker: Broker | None = None
+    config: NodeConfig,
+    kernel: Kernel,
+    recorder: Recorder,
+    broker: Broker | None = None,
+    door: FaultDoor | None = None,
 ) -> int:
     """Run the node until it exits: listeners, inspection API, driver; return the exit code."""
     loop = asyncio.get_running_loop()
@@ -249,7 +261,7 @@ async def _serve(
     write_log(Log(LogLevel.INFO, "started", _identity_fields(config, kernel)))
     driver.start()
     if side is not None:
-        side.start(driver)
+        _start_records(side, driver, door)
     loop.call_later(PRELOAD_AFTER_S, _preload, loop, iter(PRELOADED))
     ended: Exit = await driver.exit
     for server in servers:
@@ -263,6 +275,12 @@ async def _serve(
         kernel.close()
     write_log(Log(LogLevel.INFO, "stopped", {"exit_code": ended.code, "reason": ended.reason}))
     return ended.code
+
+
+def _start_records(side: BrokerSide, driver: Driver, door: FaultDoor | None) -> None:
+    side.start(driver)
+    if door is not None:
+        door.start(asyncio.get_running_loop(), side.run)
 
 
 def _broker_side(broker: Broker, loop: asyncio.AbstractEventLoop) -> BrokerSide:

@@ -8,9 +8,10 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self, Unpack
 from uuid import UUID
 
+from testing.faults import Fault, Where
 from testing.ports import HeldPorts
 from testing.settings import HOST, check, properties
 from testing.warm_client import Warm, WarmError, warm_up
@@ -32,6 +33,7 @@ class Cluster:
         configs: Kafka's keys for every node, as in server.properties.
         port: of the first broker; None takes a free one.
         folder: where logs and records stay when it ends; None: a temporary one, removed.
+        faults: whether its nodes take `refuse`, `delay` and `drop`.
 
     Raises:
         SettingsError: it cannot be made so.
@@ -44,12 +46,16 @@ class Cluster:
         configs: Mapping[str, str] | None = None,
         port: int | None = None,
         folder: Path | None = None,
+        faults: bool = True,
     ) -> None:
         self._configs = {key: str(value) for key, value in (configs or {}).items()}
         check(nodes, self._configs)
         self.nodes = nodes
         self._port = port
         self._kept = folder
+        self._has_doors = faults
+        self._has_faults = False
+        """True if some were asked for and may go on."""
         self._folder: Path | None = None
         self._warm: Warm | None = None
         self._ports: HeldPorts | None = None
@@ -199,6 +205,92 @@ class Cluster:
             timeout_s=timeout_s,
         )  # fmt: skip
 
+    def kill_leader(self, topic: str, partition: int = 0) -> int:
+        """Kill the leader of a partition; its id.
+
+        Raises:
+            ClusterError: it has none.
+        """
+        leader = self.leader(topic, partition)
+        if leader not in self.pids():
+            raise ClusterError(f"{topic}-{partition} has no leader that lives: {leader}")
+        self.kill(leader)
+        return leader
+
+    # ---- faults at the door of requests ----------------------------------------------------
+
+    def refuse(
+        self, api: str, error: str, *, times: int | None = 1, **where: Unpack[Where]
+    ) -> Fault:
+        """Have requests answered with an error, and nothing done.
+
+        Args:
+            api: Kafka's name: Produce, Fetch, OffsetCommit, CreateTopics ...
+            error: Kafka's name: NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT ...
+            times: requests that each node refuses; None until the fault ends.
+            where: requests that name a topic or partition, those of a node; none for all.
+
+        Raises:
+            WarmError: there is no such API or error.
+            ClusterError: the nodes take no faults.
+        """
+        return self._fault(where, action="refuse", api=api, error=error, times=times)
+
+    def delay(
+        self, api: str | None, delay_ms: int, *, times: int | None = None, **where: Unpack[Where]
+    ) -> Fault:
+        """Have answers come later: what is asked for is done at once (docs/testing.md).
+
+        Args:
+            api: Kafka's name; None for every API.
+            delay_ms: time.
+            times: requests of each node; None until the fault ends.
+            where: as for `refuse`.
+
+        Raises:
+            WarmError, ClusterError: as `refuse`.
+        """
+        return self._fault(where, action="delay", api=api, delay_ms=delay_ms, times=times)
+
+    def drop(
+        self,
+        api: str | None,
+        *,
+        times: int | None = 1,
+        done: bool = False,
+        **where: Unpack[Where],
+    ) -> Fault:
+        """Have the connection closed instead of an answer.
+
+        Args:
+            api: Kafka's name; None for every API.
+            times: requests of each node; None until the fault ends.
+            done: True if what is asked for is done, and only the answer is lost.
+            where: as for `refuse`.
+
+        Raises:
+            WarmError, ClusterError: as `refuse`.
+        """
+        return self._fault(where, action="lose" if done else "drop", api=api, times=times)
+
+    def end_faults(self) -> None:
+        """End what `refuse`, `delay` and `drop` began."""
+        if self._has_faults:
+            for pid in self.pids().values():
+                self._asked().ask("faults_end", pid=pid)
+        self._has_faults = False
+
+    def _fault(self, where: Where, **said: Any) -> Fault:
+        if not self._has_doors:
+            raise ClusterError("the nodes take no faults: they were started with faults=False")
+        said |= {"topic": where.get("topic"), "partition": where.get("partition")}
+        node_id = where.get("node_id")
+        pids = list(self.pids().values()) if node_id is None else [self._pid_of(node_id)]
+        ask, self._has_faults = self._asked().ask, True
+        return Fault(ask, {pid: ask("fault", pid=pid, **said) for pid in pids})
+
+    # ---- its nodes -------------------------------------------------------------------------
+
     def wait_ready(self, timeout_s: float = READY_S) -> None:
         """Wait until every node that was not killed sees all of these as brokers, and no other.
 
@@ -266,7 +358,7 @@ class Cluster:
         file.write_text(properties(node_id, self._ports.nodes, str(data), self._configs))
         self._pids[node_id] = self._asked().ask(
             "start", properties=str(file), cluster_id=self._cluster_id,
-            log=str(self.folder / f"node{node_id}.log"),
+            log=str(self.folder / f"node{node_id}.log"), faults=self._has_doors,
         )  # fmt: skip
 
 

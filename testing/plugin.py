@@ -67,7 +67,9 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """One node for the whole session; for a test with the marker a node of its own."""
     configs = _marked(request.node)
     if configs is None:
-        yield request.getfixturevalue("_kafka_of_session")
+        shared = request.getfixturevalue("_kafka_of_session")
+        yield shared
+        shared.end_faults()  # the next test did not ask for them
         return
     with _running(request.config, Cluster(configs=configs)) as cluster:
         yield cluster

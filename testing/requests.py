@@ -11,6 +11,7 @@ from wire.connections.client_connection import ClientConnection
 from wire.errors import RemoteProtocolError
 from wire.messages import codec
 
+CLIENT_ID: Final = "kraftline-testing"
 METADATA: Final = 3
 ELECT_LEADERS: Final = 43
 ALTER_REASSIGNMENTS: Final = 45
@@ -30,7 +31,7 @@ def call(port: int, api_key: int, body: Any) -> Any:
     Raises:
         OSError: there is no node, or it does not answer in `TIMEOUT_S`.
     """
-    connection = ClientConnection("kraftline-testing")
+    connection = ClientConnection(CLIENT_ID)
     with socket.create_connection((HOST, port), timeout=TIMEOUT_S) as stream:
         stream.sendall(connection.opening_bytes())
         connection.request(api_key, body)

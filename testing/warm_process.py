@@ -4,7 +4,10 @@ It serves one socket, requests and answers as lines of JSON, one at a time:
 
 - `ping`: `{}`, once everything is imported.
 - `folder`: a new folder for a cluster.
-- `start properties cluster_id log`: forks a node; its pid.
+- `start properties cluster_id log faults`: forks a node; its pid. With `faults` it has a door for
+  them (node/records/fault_door.py).
+- `fault pid ...` (testing/fault_rules.py): its number; `fault_hits` and `fault_end pid number`: the
+  requests that it met; `faults_end pid`: ends all. A node that is gone has met none.
 - `signal pid number`, `wait pid timeout_s` (`code`; null: it lives), `alive pids`.
 - `remove folder`, `ready ports`, `leader ...`, `elect ...` (testing/requests.py).
 
@@ -23,10 +26,12 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from testing import folders
+from testing.door import Door, FaultError
 
 PR_SET_PDEATHSIG: Final = 1
 PARENT_LOOK_S: Final = 1.0
@@ -68,6 +73,8 @@ class WarmProcess:
         self._folders: dict[str, folders.OwnedFolder] = {}
         self._base = folders.base()
         folders.sweep_all()
+        self._doors: dict[int, Door] = {}
+        """By the node's pid, of nodes that live and have one."""
         self.inherited: list[socket.socket] = []
         self._operations: dict[str, Callable[..., Any]] = {
             "ping": dict,
@@ -77,6 +84,10 @@ class WarmProcess:
             "signal": self._signal,
             "wait": self._wait,
             "alive": self._alive,
+            "fault": self._fault,
+            "fault_hits": partial(self._ask_door, "hits"),
+            "fault_end": partial(self._ask_door, "end"),
+            "faults_end": partial(self._ask_door, "clear"),
         }
 
     def answer(self, line: bytes) -> bytes:
@@ -110,12 +121,28 @@ class WarmProcess:
     def _remove(self, folder: str) -> None:
         self._folders.pop(folder).remove()
 
-    def _start(self, properties: str, cluster_id: str, log: str) -> int:
+    def _start(self, properties: str, cluster_id: str, log: str, *, faults: bool) -> int:
+        ours, theirs = socket.socketpair() if faults else (None, None)
         pid = os.fork()
         if pid == 0:
-            _be_node(properties, cluster_id, log, self.inherited)
+            doors = [door.stream for door in self._doors.values()]
+            _be_node(properties, cluster_id, log, [*self.inherited, *doors], (ours, theirs))
         self._nodes.add(pid)
+        if ours is not None and theirs is not None:
+            theirs.close()
+            self._doors[pid] = Door(ours)
         return pid
+
+    def _fault(self, pid: int, **said: Any) -> int:
+        from testing.fault_rules import rule  # noqa: PLC0415 - it imports the protocol
+
+        if pid not in self._doors:
+            raise FaultError("the node was started without faults, or has ended")
+        return self._doors[pid].ask("add", fault=rule(**said))
+
+    def _ask_door(self, op: str, pid: int, number: int = 0) -> int:
+        door = self._doors.get(pid)
+        return 0 if door is None else door.ask(op, number=number)
 
     def _signal(self, pid: int, number: int) -> bool:
         """Send a signal to a node that lives; False if it does not."""
@@ -130,6 +157,8 @@ class WarmProcess:
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
                 self._nodes.remove(pid)
+                if pid in self._doors:
+                    self._doors.pop(pid).close()
                 self._ended[pid] = os.waitstatus_to_exitcode(status)
         return [pid for pid in pids if pid in self._nodes]
 
@@ -142,7 +171,13 @@ class WarmProcess:
         return self._ended.get(pid)
 
 
-def _be_node(properties: str, cluster_id: str, log: str, inherited: list[socket.socket]) -> None:
+def _be_node(
+    properties: str,
+    cluster_id: str,
+    log: str,
+    inherited: list[socket.socket],
+    door: tuple[socket.socket | None, socket.socket | None],
+) -> None:
     """Be a node from here on, in a process that was forked just now."""
     code = 1
     try:
@@ -156,9 +191,14 @@ def _be_node(properties: str, cluster_id: str, log: str, inherited: list[socket.
         os.dup2(output, 1)
         os.dup2(output, 2)
         from node.process import run_node  # noqa: PLC0415 - imported before the fork
+        from node.records.fault_door import FaultDoor  # noqa: PLC0415 - as this one
 
+        ours, theirs = door
+        if ours is not None:
+            ours.close()
         if os.getppid() == warm:  # else it ended before the line with prctl
-            code = run_node(Path(properties), [], cluster_id)
+            faults = None if theirs is None else FaultDoor(theirs)
+            code = run_node(Path(properties), [], cluster_id, door=faults)
     except BaseException:  # noqa: BLE001 - nothing of the warm process may run here
         traceback.print_exc()
     finally:

@@ -9,6 +9,7 @@ with nothing.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from broker.clients.throttling import Throttle
@@ -43,6 +44,10 @@ def served_header(frame: bytearray, apis: Mapping[int, Api]) -> tuple[RequestHea
     except (RemoteProtocolError, LookupError):  # LookupError: offered, but has no schema
         return None
     return header, position
+
+
+Respond = Callable[[Sequence[Part] | None, str | None], None]
+"""Takes the parts of a response, or a reason to close the connection, or neither."""
 
 
 def forget() -> None:
@@ -93,7 +98,7 @@ class Call:
         position: int,
         caller: Caller,
         listener: str,
-        respond: Callable[[Sequence[Part] | None, str | None], None],
+        respond: Respond,
         throttle: Throttle | None = None,
         errors: dict[tuple[int, int], int] | None = None,
     ) -> None:
@@ -127,6 +132,10 @@ class Call:
         """
         if withdraw is not None:
             self.frame, self.withdraw = bytearray(), withdraw
+
+    def answer_by(self, way: Callable[[Respond, Sequence[Part] | None, str | None], None]) -> None:
+        """Have the answer go through a function, with the way that it would have gone."""
+        self._respond = partial(way, self._respond)
 
     def take_withdraw(self) -> Callable[[], None] | None:
         """Return what ends the wait for the answer, for the caller to keep instead of this call.

@@ -110,6 +110,8 @@ class Front:
         """Clients to look at again."""
         self._received: list[Client] = []
         """Those that received frames in this turn."""
+        self._forwarded: list[bytes | bytearray] = []
+        """For the kernel, of the client that is being looked at."""
         self._is_serving = False
         self.accepted: Counter[str] = Counter()
         """Connections since the start, by listener."""
@@ -232,7 +234,6 @@ class Front:
     def _take(self, client: Client) -> None:
         """Take the waiting frames for which there is room, in order, behind what is running."""
         waiting, slots, budget = client.waiting, client.slots, self._budget
-        forwarded: list[bytes | bytearray] = []
         if client.running:
             self._running.go_on(client)
         while waiting and not (client.muted_until_ms or client.running or client.held):
@@ -245,11 +246,7 @@ class Front:
             call = served_header(frame, self._apis)
             if call is None:
                 waiting.popleft()
-                budget.spend(FORWARD_UNITS + len(frame) // BYTES_PER_UNIT)
-                self._memory.release(counted_bytes_of(frame))
-                request = asked(frame, client.received_ns, self._metrics)
-                client.forwarded.append((slots.take(), request))
-                forwarded += (len(frame).to_bytes(LENGTH_BYTES, "big"), frame)
+                self._forward(client, frame)
                 continue
             if not self._is_serving or client.calls >= CALLS_MAX:
                 break
@@ -257,10 +254,19 @@ class Front:
             budget.spend(CALL_UNITS + len(frame) // BYTES_PER_UNIT)
             header, position = call
             self._call(client, header, frame, position)
-        if forwarded:
-            self._effects.append(SendToKernel(client.connection_id, b"".join(forwarded)))
+        if self._forwarded:
+            self._effects.append(SendToKernel(client.connection_id, b"".join(self._forwarded)))
+            self._forwarded.clear()
         if self._clients.get(client.connection_id) is client:
             self._look(client)
+
+    def _forward(self, client: Client, frame: bytearray) -> None:
+        """Let the kernel answer a request; `_take` sends those of a client together."""
+        self._budget.spend(FORWARD_UNITS + len(frame) // BYTES_PER_UNIT)
+        self._memory.release(counted_bytes_of(frame))
+        request = asked(frame, client.received_ns, self._metrics)
+        client.forwarded.append((client.slots.take(), request))
+        self._forwarded += (len(frame).to_bytes(LENGTH_BYTES, "big"), frame)
 
     def _look(self, client: Client) -> None:
         """End, forget or settle a connection, unless it was closed while a request was held."""

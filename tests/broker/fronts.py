@@ -70,6 +70,7 @@ class Fronts:
         used_interval_ms: int = 60_000,
         budget: TurnBudget | None = None,
         handle: Callable[[Call], None] = lambda _: None,
+        kind: Callable[..., Front] = Front,
     ) -> None:
         self.clock = Clock(Now(1_000, 5_000))
         self.effects: list[Effect] = []
@@ -87,7 +88,7 @@ class Fronts:
             handle(call)
 
         handlers = dict.fromkeys(served, keep)
-        self.front = Front(
+        self.front = kind(
             handlers,
             self.memory,
             self.services,

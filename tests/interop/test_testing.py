@@ -93,6 +93,69 @@ def test_three_nodes_and_their_faults():
     assert not folder.exists()
 
 
+def produced(cluster: Cluster, topic: str, **config: object) -> list[int | str]:
+    """Offset of one record, or the name of the error, after all retries."""
+    found: list[int | str] = []
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0, **config})
+    producer.produce(
+        topic, b"x", on_delivery=lambda e, m: found.append(m.offset() if e is None else e.name())
+    )
+    assert producer.flush(20) == 0
+    return found
+
+
+def test_faults_at_the_door_of_requests():
+    with Cluster() as kafka:
+        assert produced(kafka, "t") == [0]
+        with kafka.refuse("Produce", "NOT_LEADER_OR_FOLLOWER", times=2, topic="t") as fault:
+            assert produced(kafka, "u") == [0]
+            assert produced(kafka, "t") == [1]
+        assert fault.hits == 2
+        with kafka.refuse("Produce", "INVALID_RECORD"):
+            assert produced(kafka, "t") == ["INVALID_RECORD"]
+        with kafka.drop("Produce", done=True):
+            assert produced(kafka, "t") == [3], "record 2 is there, as its answer was lost"
+        with kafka.drop("Produce", done=True) as fault:
+            assert produced(kafka, "t", **{"enable.idempotence": True}) == [4]
+        assert fault.hits == 1
+        with kafka.drop("Produce", partition=0, topic="t") as fault:
+            assert produced(kafka, "t") == [5]
+        assert fault.hits == 1
+        for api in ("Produce", "Metadata"):
+            with kafka.delay(api, 300, times=1) as fault:
+                started = time.monotonic()
+                assert len(produced(kafka, "t")) == 1
+                assert time.monotonic() - started >= 0.3
+            assert fault.hits == 1
+        kafka.pause(1)
+        with pytest.raises(WarmError, match="is it paused"):
+            kafka.drop("Produce")
+        kafka.resume(1)
+        kafka.end_faults()
+        assert len(produced(kafka, "t")) == 1
+        with pytest.raises(WarmError, match="no API 'Prodcue'; is it Produce"):
+            kafka.refuse("Prodcue", "INVALID_RECORD")
+        fault = kafka.drop("Fetch")
+        kafka.restart(1)
+        assert fault.hits == 0
+
+
+def test_a_node_without_the_switch_takes_no_fault():
+    with Cluster(faults=False) as kafka:
+        with pytest.raises(ClusterError, match="started with faults=False"):
+            kafka.drop("Produce")
+        with pytest.raises(WarmError, match="started without faults"):
+            kafka._asked().ask("fault", pid=kafka.pids()[1], action="drop", api="Produce")
+
+
+def test_the_leader_of_a_partition_is_killed_and_another_one_serves():
+    with Cluster(3) as kafka:
+        assert produced(kafka, "t") == [0]
+        killed = kafka.kill_leader("t")
+        assert produced(kafka, "t") == [1]
+        assert kafka.leader("t") not in (killed, -1)
+
+
 async def test_async_form_side_by_side():
     async with Cluster() as one, Cluster() as other:
         assert one.bootstrap_servers != other.bootstrap_servers
