@@ -19,3 +19,7 @@ Interface:
 
 Not in it: the meaning of requests (kernel/serving) and of records (metadata/).
 """
+
+from wire.lean_classes import install
+
+install()
