@@ -11,10 +11,9 @@ One line: version, end offset (20 digits, exclusive), CRC-32C of what precedes i
 
 from typing import Final
 
-import crc32c
-
 from storage.logs.recovery import FileRebuilt
 from storage.vfs import Vfs, VfsFile, join, write_file_atomically
+from wire.checksum import crc32c
 
 FLUSHED_END_NAME: Final = "flushed-end-offset"
 _CONTENT_BYTES: Final = 32  # "0 " + 20 digits + " " + 8 hex digits + newline
@@ -29,7 +28,7 @@ def encode_flushed_end(end_offset: int) -> bytes:
     """The content of the file."""
     assert end_offset >= 0, f"{end_offset=}"
     text = b"0 %020d " % end_offset
-    content = b"%b%08x\n" % (text, crc32c.crc32c(text))
+    content = b"%b%08x\n" % (text, crc32c(text))
     assert len(content) == _CONTENT_BYTES
     return content
 

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
-import crc32c
 import msgspec
 
 from wire.batches.batch import (
@@ -27,6 +26,7 @@ from wire.batches.batch import (
 )
 from wire.batches.compression import Codec, compress
 from wire.batches.records import RecordReader, RecordView, encode_section
+from wire.checksum import crc32c
 from wire.errors import CorruptBatchError, ErrorCode
 from wire.steps import Aside, Steps, finished
 from wire.types import Offset
@@ -468,5 +468,5 @@ def _with_timestamp(batch: Batch, rules: AppendRules, max_timestamp_ms: int, wal
         attributes |= LOG_APPEND_TIME_BIT
     _ATTRIBUTES.pack_into(buffer, CRC_START, attributes)
     _TIMESTAMP.pack_into(buffer, _MAX_TIMESTAMP_POSITION, max_timestamp_ms)
-    _CRC.pack_into(buffer, _CRC_POSITION, crc32c.crc32c(buffer[CRC_START:]))
+    _CRC.pack_into(buffer, _CRC_POSITION, crc32c(buffer[CRC_START:]))
     return Batch(parse_batch_header(buffer), buffer, batch.position)

@@ -12,10 +12,10 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
-import crc32c
 import msgspec
 
 from storage.errors import CorruptFileError
+from wire.checksum import crc32c
 
 PRODUCER_SNAPSHOT_SUFFIX: Final = ".snapshot"
 PRODUCER_SNAPSHOT_VERSION: Final = 1
@@ -44,7 +44,7 @@ def encode_producer_snapshot(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
     """The content of a `.snapshot` file; the entries keep their order."""
     packed = [_ENTRY.pack(*msgspec.structs.astuple(entry)) for entry in entries]
     checked = struct.pack(">i", len(packed)) + b"".join(packed)
-    return struct.pack(">hI", PRODUCER_SNAPSHOT_VERSION, crc32c.crc32c(checked)) + checked
+    return struct.pack(">hI", PRODUCER_SNAPSHOT_VERSION, crc32c(checked)) + checked
 
 
 def decode_producer_snapshot(content: bytes, path: str) -> list[ProducerSnapshotEntry]:
@@ -58,7 +58,7 @@ def decode_producer_snapshot(content: bytes, path: str) -> list[ProducerSnapshot
     version, crc, count = _HEADER.unpack_from(content)
     if version != PRODUCER_SNAPSHOT_VERSION:
         raise CorruptFileError(path, f"producer snapshot version {version}, only 1 is known")
-    computed = crc32c.crc32c(content[_CRC_START:])
+    computed = crc32c(content[_CRC_START:])
     if crc != computed:
         raise CorruptFileError(
             path, f"producer snapshot is corrupt: stored CRC {crc}, computed CRC {computed}"

@@ -7,13 +7,12 @@ as at start (storage/logs/recovery.py), and damage stops the node.
 import struct
 from typing import Final
 
-import crc32c
-
 from wire.batches.batch import CRC_START, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, why_no_batch
 from wire.batches.old_messages import is_old_format, is_old_message, old_bytes_at
+from wire.checksum import crc32c
 
 _unpack_begin: Final = struct.Struct(">qiibIhi").unpack_from  # base offset to last offset delta
-_checksum: Final = crc32c.crc32c
+_checksum: Final = crc32c
 _LENGTH_MIN: Final = HEADER_BYTES - LOG_OVERHEAD_BYTES
 assert struct.calcsize(">qiibI") == CRC_START, "the checksum covers what follows it"
 assert struct.calcsize(">qiibIhi") <= HEADER_BYTES, "one header holds all that is looked at"

@@ -10,12 +10,12 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-import crc32c
 import msgspec
 
 from wire.batches.compression import Codec, compress, decompress
 from wire.batches.old_messages import is_old_format, old_format
 from wire.batches.records import RecordReader, RecordView, encode_record, encode_section
+from wire.checksum import crc32c
 from wire.errors import CorruptBatchError
 from wire.primitives import Buffer, encode_varint
 from wire.types import LeaderEpoch, Offset
@@ -156,7 +156,7 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
     @property
     def crc_is_valid(self) -> bool:
         """True if the checksum in the header is that of the bytes."""
-        return bool(crc32c.crc32c(self.buffer[CRC_START:]) == self.header.crc)
+        return bool(crc32c(self.buffer[CRC_START:]) == self.header.crc)
 
     def records(self) -> list[RecordView]:
         """The records, decompressed.
@@ -386,5 +386,5 @@ def _assemble(
 
 def _with_unchecked_header(checked: bytes, base_offset: int, leader_epoch: int) -> bytes:
     length = CRC_START - LOG_OVERHEAD_BYTES + len(checked)
-    crc = crc32c.crc32c(checked)
+    crc = crc32c(checked)
     return _UNCHECKED_HEADER.pack(base_offset, length, leader_epoch, MAGIC, crc) + checked

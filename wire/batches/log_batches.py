@@ -8,8 +8,6 @@ decompression. apache/kafka: clients/.../common/record/AbstractLegacyRecordBatch
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol, TypeVar
 
-import crc32c
-
 from wire.batches.batch import (
     CRC_START,
     LOG_APPEND_TIME_BIT,
@@ -26,6 +24,7 @@ from wire.batches.old_messages import (
     old_bytes_at,
     old_fields,
 )
+from wire.checksum import crc32c
 from wire.errors import CorruptBatchError
 from wire.primitives import Buffer
 from wire.types import LeaderEpoch, Offset
@@ -105,7 +104,7 @@ def is_sound(view: memoryview, frame: BatchFrame) -> bool:
     content = view[frame.position : frame.end_position]
     if content[_MAGIC_POSITION] < MAGIC:
         return is_old_message(content)
-    return bool(crc32c.crc32c(content[CRC_START:]) == frame.crc)
+    return bool(crc32c(content[CRC_START:]) == frame.crc)
 
 
 def _old_frame(content: memoryview, position: int) -> BatchFrame:
