@@ -72,7 +72,7 @@ def properties(
 
 
 def defaults(nodes: int) -> dict[str, str]:
-    """Settings that differ from Kafka's: small internal topics, no waiting for more members.
+    """Settings that differ from Kafka's: small internal topics, short waits for others.
 
     Three replicas and two in sync where there are three nodes, as in production.
     """
@@ -91,6 +91,7 @@ def defaults(nodes: int) -> dict[str, str]:
         "controller.quorum.election.timeout.ms": "200",
         "controller.quorum.election.backoff.max.ms": "200",
         "controller.quorum.fetch.timeout.ms": "1000",
+        "controller.quorum.retry.backoff.ms": "5",  # the first to start finds the others refusing
     }
 
 

@@ -15,6 +15,7 @@ When the socket ends, the process that asked is gone, also by SIGKILL: nodes are
 removed. If this process is killed, the system kills its nodes (PR_SET_PDEATHSIG, Linux).
 """
 
+import contextlib
 import ctypes
 import gc
 import json
@@ -25,7 +26,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -38,30 +39,11 @@ PARENT_LOOK_S: Final = 1.0
 """A child of the parent may hold the other end of the socket for longer than the parent lives."""
 WAIT_STEP_S: Final = 0.002
 PRELOADED: Final = (
-    0,
-    1,
-    2,
-    3,
-    10,
-    11,
-    12,
-    13,
-    14,
-    18,
-    19,
-    22,
-    45,
-    43,
-    52,
-    53,
-    55,
-    56,
-    60,
-    62,
-    63,
-    67,
-)
-"""APIs of which a new cluster and its first clients make use; each costs a node 5 to 10 ms."""
+    0, 1, 2, 3, 10, 11, 12, 13, 14, 18, 19, 22, 43, 45, 52, 53, 55, 56, 60, 62, 63, 67,
+)  # fmt: skip
+"""APIs of which a new cluster and its first clients make use: 2 ms each, 40 ms together. They are
+loaded once the client is idle. The first cluster does not wait for them: its nodes load what they
+use, the most of it never."""
 
 
 class WarmProcess:
@@ -227,18 +209,31 @@ def _import_all() -> None:
     gc.disable()
     import node.process  # noqa: F401, PLC0415 - after the lines above
     from testing import requests  # noqa: F401, PLC0415
-    from wire.messages import codec  # noqa: PLC0415
 
-    for api_key in PRELOADED:
-        codec.preload(api_key)
+    with contextlib.suppress(ImportError):  # not on Windows
+        import uvloop  # noqa: F401, PLC0415 - each node would
     gc.freeze()
+
+
+def _preload(api_keys: Iterator[int]) -> bool:
+    """Load the schemas of one more API for the nodes to come; False if there is none."""
+    from wire.messages import codec  # noqa: PLC0415 - imported by `_import_all`
+
+    for api_key in api_keys:
+        codec.preload(api_key)
+        return True
+    gc.freeze()
+    return False
 
 
 def _serve(client: socket.socket, warm: WarmProcess, parent: int) -> None:
     received = b""
+    wait_s, unloaded = PARENT_LOOK_S, iter(PRELOADED)
     while os.getppid() == parent:
-        if not select.select([client], [], [], PARENT_LOOK_S)[0]:
+        if not select.select([client], [], [], wait_s)[0]:
+            wait_s = 0 if _preload(unloaded) else PARENT_LOOK_S
             continue
+        wait_s = PARENT_LOOK_S
         try:
             piece = client.recv(65536)
         except ConnectionError:

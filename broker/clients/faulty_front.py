@@ -5,6 +5,7 @@ nothing else: a front without faults knows nothing of them.
 
 While there are faults, a request of the kernel passes here as one about records does, so that it
 can be met too. What is delayed of the kernel's waits before it is forwarded, with all behind it.
+Metadata always passes here: what it says of new topics may wait (`broker.clients.new_topics`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,9 +20,11 @@ from broker.clients.call import Call, Handler, Respond
 from broker.clients.client import Client
 from broker.clients.faults import Action, Fault, Faults, body_of
 from broker.clients.front import Front
+from broker.clients.new_topics import PatientAnswers
 from broker.clients.reply import close_slices
 from broker.effects import Part, SendToKernel
 from network.memory_pool import counted_bytes_of
+from wire.api_keys import METADATA
 from wire.api_table import SCHEMAS, Api, ListenerKind, apis
 from wire.connections.headers import RequestHeader
 from wire.messages.refusals import refusal
@@ -51,6 +54,9 @@ class FaultyFront(Front):
         self._faults = faults
         self._topic_name = topic_name
         self._served = self._apis
+        self._watched = self._apis | {METADATA: _all_apis()[METADATA]}
+        self._patient = PatientAnswers(self._later, self._effects, self._metrics)
+        self._answers = self._patient
         self._late: list[tuple[int, int, Callable[[], None]]] = []
         """Heap of what is done late: when, a number that keeps the order, and what."""
         self._late_count = 0
@@ -58,7 +64,7 @@ class FaultyFront(Front):
     @override
     def go_on(self) -> None:
         """As `Front`; with faults, requests of all APIs pass `_call`."""
-        self._apis = _all_apis() if self._faults else self._served
+        self._apis = _all_apis() if self._faults else self._watched
         super().go_on()
 
     @override
@@ -71,6 +77,8 @@ class FaultyFront(Front):
                 super()._call(client, header, frame, position)
             else:
                 self._forward(client, frame)
+                if header.api_key == METADATA:
+                    self._patient.note(client, header, frame)
         elif fault.action is Action.DELAY and not is_served:
             client.held += 1
             self._later(fault.delay_ms, partial(self._go_on_late, client, frame))

@@ -98,7 +98,9 @@ def test_all_end_together_and_numbers_are_not_given_again() -> None:
     faults.clear()
     assert met(faults) is None
     assert faults.hits(1) == 0
-    assert faults.add(fault) == 3
+    assert [faults.add(fault) for _ in range(2)] == [3, 4]
+    faults.end(3)
+    assert [faults.add(fault) for _ in range(2)] == [5, 6]
 
 
 def test_clients_that_are_spared() -> None:
