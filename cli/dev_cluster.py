@@ -27,8 +27,8 @@ def serve_until_signal(options: Namespace) -> int:
     except (UsageError, SettingsError, ClusterError, WarmError) as error:
         sys.stderr.write(f"{error}\n")
     except OSError as error:
-        where = f"port {options.port}" if error.filename is None else str(error.filename)
-        sys.stderr.write(f"{where}: {error.strerror or error}\n")
+        where = "" if error.filename is None else f"{error.filename}: "
+        sys.stderr.write(f"{where}{error.strerror or error}\n")
     return 1
 
 

@@ -3,13 +3,36 @@
 `cluster` (the one class a test needs), `plugin` (pytest's fixtures), `warm_process` (a process that
 has a node imported and forks one in milliseconds), `warm_client` (starts and asks it), `requests`
 (asks nodes), `faults`, `fault_rules` and `door` (what a test says of a fault, and its way to a
-node), `settings`, `ports`, `folders`.
+node), `shared` (the cluster of all workers of pytest-xdist), `settings`, `ports`, `folders`.
 Not in it: mocks; the nodes are those of `kraftline server start`.
 """
 
-from testing.cluster import Cluster, ClusterError
-from testing.faults import Fault
-from testing.settings import SettingsError
-from testing.warm_client import WarmError, warm_up
+import importlib
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from testing.cluster import Cluster, ClusterError
+    from testing.faults import Fault
+    from testing.settings import SettingsError
+    from testing.warm_client import WarmError, warm_up
+
+_HOMES: Final = {
+    "Cluster": "testing.cluster",
+    "ClusterError": "testing.cluster",
+    "Fault": "testing.faults",
+    "SettingsError": "testing.settings",
+    "WarmError": "testing.warm_client",
+    "warm_up": "testing.warm_client",
+}
+"""Imported when they are asked for: pytest imports this package in every run, without Kafka too."""
+
+
+def __getattr__(name: str) -> object:
+    """Import one of the names of this package."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(importlib.import_module(_HOMES[name]), name)
+    return found
+
 
 __all__ = ["Cluster", "ClusterError", "Fault", "SettingsError", "WarmError", "warm_up"]

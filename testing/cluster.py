@@ -1,6 +1,5 @@
 """A Kafka cluster of real nodes for as long as a `with` block, or between `start` and `stop`."""
 
-import asyncio
 import os
 import signal
 import time
@@ -16,6 +15,8 @@ from testing.ports import HeldPorts
 from testing.settings import HOST, check, properties
 from testing.warm_client import Warm, WarmError, warm_up
 
+RUNNING: Final[list["Cluster"]] = []
+"""Clusters of this process that are up or starting, in the order of their starts."""
 READY_S: Final = 30.0
 STOP_S: Final = 5.0
 LOG_BYTES_SHOWN: Final = 20_000
@@ -81,6 +82,8 @@ class Cluster:
 
     async def __aenter__(self) -> Self:
         """As `__enter__`, while the loop goes on."""
+        import asyncio  # noqa: PLC0415 - 20 ms, which others need not
+
         await asyncio.to_thread(self.start)
         return self
 
@@ -91,6 +94,8 @@ class Cluster:
         _trace: TracebackType | None,
     ) -> None:
         """As `__exit__`, while the loop goes on."""
+        import asyncio  # noqa: PLC0415 - as in `__aenter__`
+
         await asyncio.to_thread(self.stop)
 
     def start(self) -> None:
@@ -100,9 +105,13 @@ class Cluster:
             ClusterError: they do not come up; the text has the ends of their logs.
         """
         assert self._ports is None, "a cluster starts once"
-        self._warm = warm_up()
-        self._ports = HeldPorts(self.nodes, self._port)
         try:
+            self._ports = HeldPorts(self.nodes, self._port)
+        except OSError as error:
+            raise ClusterError(f"port {self._port}: {error.strerror}") from error
+        RUNNING.append(self)
+        try:
+            self._warm = warm_up()
             if self._kept is None:
                 self._folder = Path(self._warm.ask("folder"))
             else:
@@ -119,6 +128,8 @@ class Cluster:
     def stop(self) -> None:
         """End all nodes at once and remove the folder; a kept one is left in a clean state."""
         warm, self._warm = self._warm, None
+        if self in RUNNING:
+            RUNNING.remove(self)
         try:
             if warm is not None and warm.is_usable:
                 self._end_nodes(warm)

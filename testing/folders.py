@@ -56,13 +56,26 @@ def place(environment: Mapping[str, str], memory: Path = MEMORY) -> Path:
     return Path(tempfile.gettempdir())
 
 
+def disk_line(environment: Mapping[str, str], memory: Path = MEMORY) -> str | None:
+    """The line that tells why clusters lie on a disk; None if they do not, or TMPDIR says so."""
+    chosen = place(environment, memory)
+    if environment.get("TMPDIR") or chosen == memory or not memory.is_dir():
+        return None
+    size = f"less than {FREE_BYTES_MIN >> 20} MiB in {memory}"
+    return f"kraftline.testing: {size}: clusters lie in {chosen}, and start later\n"
+
+
 class OwnedFolder:
     """A new folder below `within`, locked by this process and those it forks."""
 
     def __init__(self, within: Path) -> None:
         self._lock_path, self._lock = _locked_name(within)
         self.path = self._lock_path.with_suffix("")
-        self.path.mkdir(mode=0o700)
+        try:
+            self.path.mkdir(mode=0o700)
+        except OSError:  # a full disk
+            self.remove()
+            raise
 
     def remove(self) -> None:
         """Remove the folder with all it holds, and let its name go."""

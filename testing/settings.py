@@ -1,9 +1,7 @@
 """The settings of the nodes of a test cluster: properties as in server.properties, pure."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
-
-import msgspec
+from typing import Final, NamedTuple
 
 HOST: Final = "127.0.0.1"
 NODES_MAX: Final = 9
@@ -25,7 +23,7 @@ FIXED: Final = frozenset(
 """Keys that make the cluster one; the caller does not set them."""
 
 
-class NodePorts(msgspec.Struct, frozen=True, kw_only=True):
+class NodePorts(NamedTuple):
     """Ports of one node on `HOST`."""
 
     broker: int

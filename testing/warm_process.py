@@ -196,6 +196,7 @@ def main(descriptor: int) -> None:
     with socket.socket(fileno=descriptor) as client:
         warm = WarmProcess()
         warm.inherited.append(client)
+        sys.stderr.write(folders.disk_line(os.environ) or "")
         _import_all()
         try:
             _serve(client, warm, parent)

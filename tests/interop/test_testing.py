@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from confluent_kafka import Consumer, Producer
 from testing import Cluster, ClusterError, WarmError, warm_up
 from testing.warm_client import Warm
 from tests.interop.quorum import wait_until
+from tests.peers import is_missing
 
 ROOT = Path(__file__).parents[2]
 
@@ -209,9 +212,10 @@ def test_a_folder_that_is_kept_has_its_records_at_the_next_start(tmp_path):
 
 
 PLUGIN_TEST = """
-import os, signal
+import os, signal, unittest
 import pytest
 from confluent_kafka import Producer
+from testing import Cluster
 
 def produce(kafka, topic):
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
@@ -235,6 +239,23 @@ def test_factory(kafka_factory, kafka):
 def test_fails(kafka):
     assert kafka.nodes == 5
 
+@pytest.fixture
+def broken(kafka):
+    raise RuntimeError("a fixture of the user")
+
+def test_setup_fails(broken): ...
+
+class OrdersTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.kafka = cls.enterClassContext(Cluster())
+
+    def test_one(self):
+        self.assertEqual(len(produce(self.kafka, "t")), 1)
+
+    def test_two(self):
+        self.assertEqual(self.kafka.leader("t"), 1)
+
 def test_killed(kafka_cluster):
     if "KILL" in os.environ:
         print("pids:", *kafka_cluster.pids().values(), flush=True)
@@ -242,8 +263,10 @@ def test_killed(kafka_cluster):
 """
 
 
-def run_pytest(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    (folder / "test_it.py").write_text(PLUGIN_TEST)
+def run_pytest(
+    folder: Path, *words: str, test: str = PLUGIN_TEST
+) -> subprocess.CompletedProcess[str]:
+    (folder / "test_it.py").write_text(test)
     command = [sys.executable, "-m", "pytest", "-p", "no:schemathesis"]
     return subprocess.run(
         [*command, "-c", os.devnull, "--rootdir", str(folder), *words, str(folder / "test_it.py")],
@@ -254,8 +277,8 @@ def run_pytest(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("words", [(), ("-n", "2")])
 def test_fixtures_and_the_logs_of_a_failure(own_folder, tmp_path, words):
     done = run_pytest(tmp_path, *words)
-    assert "1 failed, 5 passed" in done.stdout, done.stdout + done.stderr
-    assert "kafka node 1 at 127.0.0.1:" in done.stdout
+    assert "1 failed, 7 passed, 1 error" in done.stdout, done.stdout + done.stderr
+    assert done.stdout.count("kafka node 1 at 127.0.0.1:") >= 2, "of the failure and of the error"
     assert '"event": "started"' in done.stdout
     assert list(own_folder.iterdir()) == []
 
@@ -320,3 +343,105 @@ def test_sigterm_of_the_warm_process_leaves_nothing(own_folder):
     assert warm.process.wait(30) == 0
     assert not folder.exists()
     warm.close()
+
+
+SHARED_TEST = """
+from pathlib import Path
+import pytest
+
+@pytest.mark.parametrize("n", range(4))
+def test_it(kafka, n, tmp_path, worker_id):
+    Path("SEEN", f"{worker_id}-{n}").write_text(kafka.bootstrap_servers)
+
+@pytest.mark.kafka(configs={})
+def test_own(kafka):
+    Path("SEEN", "own").write_text(kafka.bootstrap_servers)
+    kafka.kill(1)
+"""
+
+
+@pytest.mark.parametrize(("words", "clusters"), [((), 2), (("--kafka-shared",), 1)])
+def test_workers_have_clusters_of_their_own_or_one_for_all(own_folder, tmp_path, words, clusters):
+    seen = tmp_path / "seen"
+    seen.mkdir()
+    test = SHARED_TEST.replace("SEEN", str(seen))
+    done = run_pytest(tmp_path, "-n", "2", "--dist", "each", *words, test=test)
+    assert "10 passed" in done.stdout, done.stdout + done.stderr
+    servers = {file.read_text() for file in seen.iterdir() if file.name != "own"}
+    assert len(servers) == clusters
+    assert (seen / "own").read_text() not in servers
+    assert list(own_folder.iterdir()) == []
+
+
+def test_two_runs_side_by_side_do_not_meet(own_folder, tmp_path):
+    folders = [tmp_path / name for name in ("one", "two")]
+    with ThreadPoolExecutor() as pool:
+        for folder in folders:
+            folder.mkdir()
+        for done in pool.map(lambda folder: run_pytest(folder, "-k", "not fails"), folders):
+            assert "7 passed" in done.stdout, done.stdout + done.stderr
+    assert list(own_folder.iterdir()) == []
+
+
+def test_a_port_that_is_held_is_refused_in_one_line():
+    with Cluster() as kafka:
+        port = int(kafka.bootstrap_servers.partition(":")[2])
+        with pytest.raises(ClusterError, match=f"^port {port}: Address already in use$"):
+            Cluster(port=port).start()
+        command = [sys.executable, "-m", "cli", "dev", "--port", str(port)]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == f"port {port}: Address already in use\n"
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 24 MiB, for which the tests must be root."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        is_missing("root, to mount a small file system")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_leaves_no_process_and_no_folder(small_disk, own_folder, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(small_disk))
+    process, ready, pids = started_dev()
+    producer = Producer(
+        {"bootstrap.servers": ready["bootstrap_servers"], "message.timeout.ms": 3000}
+    )
+    content = os.urandom(500_000)
+    while shutil.disk_usage(small_disk).free > 1_000_000 and all(map(lives, pids)):
+        producer.produce("t", content)
+        if producer.flush(0.5):
+            break
+    process.send_signal(signal.SIGINT)
+    process.wait(20)
+    wait_until(lambda: not any(map(lives, pids)), 20, lambda: f"{pids} live")
+    base = small_disk / own_folder.name
+    assert list(base.iterdir()) == []
+
+
+def test_a_container_with_little_memory_has_its_clusters_on_the_disk(tmp_path):
+    script = 'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"'
+    command = ["unshare", "-m", "sh", "-c", script, "sh", sys.executable, "-m", "cli", "dev"]
+    environment = {k: v for k, v in os.environ.items() if k != "TMPDIR"}
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=environment,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        _, _, logs = (process.stdout.readline() for _ in range(3))
+        if not logs:
+            is_missing("root, to mount a small file system")
+        process.terminate()
+        assert logs.startswith("logs:  /")
+        assert not logs.startswith("logs:  /dev/shm")
+        assert "less than 1024 MiB in /dev/shm" in process.stderr.read()

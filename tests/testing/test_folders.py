@@ -7,7 +7,15 @@ from types import SimpleNamespace
 import pytest
 
 from testing import folders
-from testing.folders import FREE_BYTES_MIN, OwnedFolder, base, place, sweep, sweep_all
+from testing.folders import (
+    FREE_BYTES_MIN,
+    OwnedFolder,
+    base,
+    disk_line,
+    place,
+    sweep,
+    sweep_all,
+)
 
 
 def test_it_goes_with_all_it_holds(tmp_path):
@@ -126,3 +134,28 @@ def test_a_folder_lies_in_memory_if_there_is_enough(
 def test_a_system_without_such_a_folder(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert place({}, tmp_path / "none") == tmp_path
+
+
+def test_a_line_says_why_a_cluster_lies_on_a_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", "/disk")
+    usage = SimpleNamespace(free=FREE_BYTES_MIN - 1)
+    monkeypatch.setattr(folders.shutil, "disk_usage", lambda _: usage)
+    line = disk_line({}, tmp_path)
+    assert line == (
+        f"kraftline.testing: less than 1024 MiB in {tmp_path}: clusters lie in /disk, and start "
+        "later\n"
+    )
+    assert disk_line({"TMPDIR": "/disk"}, tmp_path) is None
+    assert disk_line({}, tmp_path / "none") is None
+    usage.free += 1
+    assert disk_line({}, tmp_path) is None
+
+
+def test_a_folder_that_cannot_be_made_leaves_no_lock(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.mkdir", full)
+    with pytest.raises(OSError, match="No space left"):
+        OwnedFolder(tmp_path)
+    assert list(tmp_path.iterdir()) == []
