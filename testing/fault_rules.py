@@ -1,4 +1,4 @@
-"""What a test says of a fault, as the `Fault` of a node; in the warm process."""
+"""Faults as a test says them, made the `Fault` of a node; in the warm process."""
 
 import difflib
 from collections.abc import Iterable, Mapping

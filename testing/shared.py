@@ -15,7 +15,7 @@ NOT_HERE: Final = (
 
 
 def told(cluster: Cluster) -> dict[str, Any]:
-    """What a worker is told of a cluster that is up: as JSON has it."""
+    """Facts of a cluster that is up, for a worker: as JSON has them."""
     return {
         "nodes": cluster.nodes,
         "bootstrap_servers": cluster.bootstrap_servers,

@@ -24,7 +24,7 @@ _PREFIX: Final = "kio.schema."
 _OPTIONS: Final = {"frozen": True, "slots": True, "kw_only": True}
 """Of every class of the schemas."""
 _REST: Final = ("__dict__", "__weakref__")
-"""What the class without slots has and the one with slots has not."""
+"""Members of the class without slots that the one with slots has not."""
 
 
 def dataclass(**options: Any) -> Callable[[type], type]:

@@ -26,7 +26,7 @@ CONSUMER: Final = -1
 
 
 class Action(Enum):
-    """What becomes of a request."""
+    """The end of a request."""
 
     REFUSE = "refuse"
     """It is answered with an error, and nothing is done."""

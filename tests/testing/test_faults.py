@@ -1,4 +1,4 @@
-"""What a test says of a fault, and what becomes of it."""
+"""Faults as a test says them, and their way to the nodes."""
 
 from types import SimpleNamespace
 
@@ -108,7 +108,7 @@ class Asked(Cluster):
 
 
 def asks(cluster):
-    """What it asked for but who lives."""
+    """All that it asked for, without who lives."""
     return [note for note in cluster.notes if note[0] != "alive"]
 
 

@@ -76,7 +76,7 @@ class Cache(dict):
 
 
 class Config(SimpleNamespace):
-    """What the plugin asks of pytest's configuration."""
+    """The part of pytest's configuration that the plugin asks."""
 
     def __init__(self, *, dist="no", collectonly=False, shared=None, ini=False, **more):
         option = SimpleNamespace(dist=dist, collectonly=collectonly)

@@ -1,4 +1,4 @@
-"""Lean classes of kio's schemas behave as those that the standard library makes of the same text."""
+"""Lean classes of kio's schemas behave as those that the standard library makes."""
 
 import copy
 import dataclasses

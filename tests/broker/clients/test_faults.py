@@ -1,4 +1,4 @@
-"""Which fault meets a request."""
+"""The choice of the fault that meets a request."""
 
 from collections.abc import Callable
 from dataclasses import replace
