@@ -32,8 +32,9 @@ def test_a_rule():
 
 
 def test_every_api():
-    found = rule(action="delay", api=None, delay_ms=1)
-    assert (found.api_key, found.delay_ms, found.times) == (None, 1, None)
+    found = rule(action="delay", api=None, delay_ms=1, times=1)
+    assert (found.api_key, found.delay_ms, found.times) == (None, 1, 1)
+    assert rule(action="drop", api=None).times is None
     assert found.error is ErrorCode.none
 
 

@@ -53,7 +53,8 @@ def test_requests_through_the_loop_of_a_node():
         with pytest.raises(FaultError, match="Invalid enum value"):
             await asyncio.to_thread(door.ask, "what")
         door.stream.sendall(line("add", fault=DROP)[:9])
-        await asyncio.sleep(0)
+        while not node._received:
+            await asyncio.to_thread(lambda: None)
         door.stream.sendall(line("add", fault=DROP)[9:] + b"\n" + line("clear") + b"\n")
         door._late = 2
         assert await asyncio.to_thread(door.ask, "add", fault=DROP) == 3
