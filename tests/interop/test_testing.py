@@ -259,7 +259,8 @@ class OrdersTest(unittest.TestCase):
 def test_killed(kafka_cluster):
     if "KILL" in os.environ:
         print("pids:", *kafka_cluster.pids().values(), flush=True)
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.Signals[os.environ["KILL"]])
+        signal.pause()
 """
 
 
@@ -283,10 +284,14 @@ def test_fixtures_and_the_logs_of_a_failure(own_folder, tmp_path, words):
     assert list(own_folder.iterdir()) == []
 
 
-def test_a_runner_that_is_killed_leaves_nothing(own_folder, tmp_path, monkeypatch):
-    monkeypatch.setenv("KILL", "1")
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("SIGKILL", -signal.SIGKILL), ("SIGTERM", -signal.SIGTERM), ("SIGINT", 2)],
+)
+def test_a_runner_that_is_killed_leaves_nothing(own_folder, tmp_path, monkeypatch, name, code):
+    monkeypatch.setenv("KILL", name)
     done = run_pytest(tmp_path, "-s", "-k", "test_killed")
-    assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
+    assert done.returncode == code, done.stdout + done.stderr
     pids = [int(word) for word in done.stdout.partition("pids:")[2].split("\n")[0].split()]
     assert len(pids) == 3
     wait_until(lambda: not any(map(lives, pids)), 20, lambda: f"{pids} live")
