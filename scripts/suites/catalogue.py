@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 KAFKA_VERSION: Final = "4.3.1"
-"""What the suites are told that they run against; some tests ask for a least or a most."""
+"""The version of Kafka that suites are told; some tests ask for a least or a most."""
 CHECKOUT: Final = "{checkout}"
 """Stands for the folder of the suite's checkout in `requirements`."""
 
@@ -32,7 +32,7 @@ class Suite(msgspec.Struct, frozen=True, kw_only=True):
     configs: Mapping[str, str] = {}
     """Of the broker, as the suite's own set-up has them."""
     port: int | None = None
-    """Where the suite expects the broker; None: it is told."""
+    """At which the suite expects the broker; None: it is told."""
 
 
 ACLS: Final = {

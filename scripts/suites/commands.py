@@ -21,7 +21,7 @@ DONE: Final = 0
 FAILED: Final = 1
 NOTHING_FETCHED: Final = 3
 REST: Final = "--"
-"""What follows is for pytest."""
+"""The words behind it are for pytest."""
 EXAMPLES: Final = """\
 examples:
   scripts/public_suites                                     all of them; some minutes

@@ -1,4 +1,4 @@
-"""Why a test of a suite does not pass: each that fails is named here, or the run fails."""
+"""Reasons why tests of suites do not pass: each that fails is named here, or the run fails."""
 
 import enum
 import re
@@ -17,7 +17,7 @@ class Cause(enum.Enum):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Why tests do not pass."""
+    """The reason why some tests do not pass."""
 
     tests: str
     """pytest's ids; `*` stands for any text."""

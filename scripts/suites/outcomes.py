@@ -1,4 +1,4 @@
-"""What came of a suite: outcomes of tests, which of them are explained, and tables for people."""
+"""Outcomes of a suite's tests, which of them are explained, and tables for people."""
 
 import enum
 from collections import Counter
@@ -12,7 +12,7 @@ from scripts.suites.explained import Explanation, explanation
 
 
 class Kind(enum.Enum):
-    """What a test did, in pytest's words."""
+    """Ends of a test, in pytest's words."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -49,7 +49,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         return [one for one, why in found if why is not None and why.always]
 
     def reasons(self) -> list[tuple[Explanation, int]]:
-        """Why tests fail and how many, in the order of the first."""
+        """Reasons why tests fail and how many do, in the order of the first."""
         counted = Counter(why for one in self.of(Kind.FAILED) if (why := self._why(one)))
         return list(counted.items())
 
@@ -83,7 +83,7 @@ def _row(result: Result) -> str:
 
 
 def complaints(result: Result) -> str:
-    """What is wrong with a run, for a terminal; "" if all is as `explained` says."""
+    """Lines about a run that is not as `explained` says, for a terminal; "" for none."""
     name, lines = result.suite.name, []
     for one in result.unexplained():
         lines.append(f"{name}: fails and is not explained: {one.test}\n")
