@@ -48,10 +48,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         found = [(one, self._why(one)) for one in self.of(Kind.PASSED)]
         return [one for one, why in found if why is not None and why.always]
 
-    def reasons(self) -> list[tuple[Explanation, int]]:
-        """Reasons why tests fail and how many do, in the order of the first."""
-        counted = Counter(why for one in self.of(Kind.FAILED) if (why := self._why(one)))
-        return list(counted.items())
+    def reasons(self) -> Counter[str]:
+        """Number of failing tests by reason, in the order of the first."""
+        explained = [why for one in self.of(Kind.FAILED) if (why := self._why(one))]
+        return Counter(f"{why.cause.value}: {why.reason}" for why in explained)
 
     def _why(self, one: Outcome) -> Explanation | None:
         return explanation(self.suite.name, one.test)
@@ -75,7 +75,7 @@ def table(results: Sequence[Result]) -> str:
 def _row(result: Result) -> str:
     suite = result.suite
     counts = [len(result.of(kind)) for kind in (Kind.PASSED, Kind.FAILED, Kind.SKIPPED)]
-    reasons = [f"{count}: {why.cause.value}: {why.reason}" for why, count in result.reasons()]
+    reasons = [f"{count}: {reason}" for reason, count in result.reasons().items()]
     if unexplained := len(result.unexplained()):
         reasons.append(f"{unexplained}: not explained")
     cells = [suite.name, suite.tag.removeprefix("v"), *map(str, counts), "<br>".join(reasons)]
