@@ -31,9 +31,9 @@ _OWN: Final = frozenset(
         DYNAMIC_ASSIGNMENT_INTERVAL_MS,
     }
 )
-_GROUP_KEYS: Final = "consumer."
+GROUP_KEYS_PREFIX: Final = "consumer."
 """Begin of the keys of groups that are acted on: there are no share and no streams groups."""
-_BROKER_KEYS: Final = (_OWN | DYNAMIC_KEYS | BROKER_KEYS) | {
+ACTED_ON_BROKER_KEYS: Final = (_OWN | DYNAMIC_KEYS | BROKER_KEYS) | {
     synonym.name
     for name, definition in topic_configs().items()
     if name not in _TOPIC_KEYS
@@ -68,6 +68,6 @@ class SilentConfigs:
         if kind == CONFIG_TOPIC:
             yield from _TOPIC_KEYS.intersection(configs)
         elif kind == CONFIG_GROUP:
-            yield from (key for key in configs if not key.startswith(_GROUP_KEYS))
+            yield from (key for key in configs if not key.startswith(GROUP_KEYS_PREFIX))
         elif kind == CONFIG_BROKER and name in self._brokers:
-            yield from set(configs) - _BROKER_KEYS
+            yield from set(configs) - ACTED_ON_BROKER_KEYS

@@ -16,6 +16,8 @@ from cli.main import COMMANDS, main
 
 PARTS: Final = {"jepsen": ("verify", "run", "check"), "sim": ("mutate", "records")}
 """Words after a command that have a parser of their own."""
+ONLY_PARTS: Final = frozenset({"jepsen"})
+"""Commands whose parts together have all the flags."""
 Main = Callable[[Sequence[str]], int]
 
 
@@ -29,16 +31,24 @@ def contexts() -> dict[str, Context]:
     """Every context by its words, separated by blanks; the empty key has no command."""
     found = {"": _context({name: text for name, (_, text) in COMMANDS.items()})}
     for name in COMMANDS:
-        parts = PARTS.get(name, ())
-        if name != "jepsen":  # its parts together have all the flags
-            found.update(_walk(_parser_of([name], main), name))
-        for part in parts:
+        for part in PARTS.get(name, ()):
             found.setdefault(name, _context()).words[part] = ""
-            found.update(_walk(_parser_of([name, part], main), f"{name} {part}"))
+        for path, parser in parsers(name):
+            words = found[path].words if path in found else {}
+            found[path] = _context_of(parser)
+            found[path].words.update(words)
     known = _known_values()
     for context in found.values():
         context.values.update({flag: known[flag] for flag in context.values.keys() & known.keys()})
     return found
+
+
+def parsers(name: str) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """The parser of a command and those of its subcommands, each with its words."""
+    if name not in ONLY_PARTS:
+        yield from _with_inner(_parser_of([name], main), name)
+    for part in PARTS.get(name, ()):
+        yield from _with_inner(_parser_of([name, part], main), f"{name} {part}")
 
 
 def _known_values() -> dict[str, list[str]]:
@@ -75,16 +85,24 @@ def _parser_of(words: Sequence[str], main: Main) -> argparse.ArgumentParser:
     raise AssertionError(f"{words=} parse nothing")
 
 
-def _walk(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, Context]]:
+def _with_inner(
+    parser: argparse.ArgumentParser, path: str
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    yield path, parser
+    for action in parser._actions:  # noqa: SLF001 - argparse tells its actions to nobody
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            for name, inner in action.choices.items():
+                yield from _with_inner(inner, f"{path} {name}")
+
+
+def _context_of(parser: argparse.ArgumentParser) -> Context:
     context = _context()
-    yield path, context
-    formatter = parser._get_formatter()  # noqa: SLF001 - argparse tells its actions to nobody
+    formatter = parser._get_formatter()  # noqa: SLF001
     for action in parser._actions:  # noqa: SLF001
         text = formatter._expand_help(action) if action.help else ""  # noqa: SLF001
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for name, inner in action.choices.items():
                 context.words[name] = inner.description or ""
-                yield from _walk(inner, f"{path} {name}")
         elif not action.option_strings:
             context.words.update({str(choice): "" for choice in action.choices or ()})
         else:
@@ -94,6 +112,7 @@ def _walk(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, Con
                 context.flags[flag] = text
                 if action.nargs != 0:
                     context.values[flag] = [str(choice) for choice in action.choices or ()]
+    return context
 
 
 def _context(words: dict[str, str] | None = None) -> Context:
