@@ -15,7 +15,7 @@ from typing import Final
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "storage": ("cli.storage", "cluster ids, formatting of log directories, what they hold"),
     "dev": ("cli.dev", "run a cluster for development until Ctrl-C"),
-    "server": ("cli.server", "start a node from its server.properties"),
+    "server": ("cli.server", "start a node from its server.properties, ask whether it is ready"),
     "cluster": ("cli.admin.cluster", "cluster id, endpoints, unregister a broker"),
     "quorum": ("cli.admin.quorum", "state and voters of the metadata quorum"),
     "features": ("cli.admin.features", "finalized feature levels: describe and change"),

@@ -1,15 +1,36 @@
-"""`kraftline server start [PROPERTIES]`: a node in this process, until it is stopped."""
+"""`kraftline server`: `start` runs a node in this process, `ready` asks one whether it serves."""
 
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
-from cli.arguments import Parser
+from cli.arguments import Parser, integer
+
+WAIT_SECONDS: Final = 5
+"""In which a node has to answer, unless --timeout says otherwise."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Start the node and return its exit code when it ends."""
-    parser = Parser("kraftline server", "Run a node.")
-    parser.add_argument("command", choices=["start"], help="what to do")
+    """Start the node and return its exit code when it ends; or that of the question."""
+    options = _parse(arguments)
+    path = None if options.properties is None else Path(options.properties)
+    if options.command == "ready":
+        from cli.readiness import tell  # noqa: PLC0415  # a usage error must not wait for it
+
+        return tell(
+            path, options.override, options.timeout, is_environment_stronger=options.environment
+        )
+    from node.main import start  # noqa: PLC0415  # a usage error must not wait for it
+
+    return start(path, options.override, options.format, environment=options.environment)
+
+
+def _parse(arguments: Sequence[str]) -> Namespace:
+    parser = Parser("kraftline server", "Run a node, or ask whether it serves.")
+    parser.add_argument(
+        "command", choices=["start", "ready"], help="ready: is the node of these settings ready?"
+    )
     parser.add_argument(
         "properties",
         nargs="?",
@@ -24,10 +45,15 @@ def run(arguments: Sequence[str]) -> int:
         "--override", action="append", default=[], metavar="KEY=VALUE", help="repeatable"
     )
     parser.add_argument(
-        "--format", metavar="CLUSTER_ID", help="first format the folders that are not formatted"
+        "--format",
+        metavar="CLUSTER_ID",
+        help="start: first format the folders that are not formatted",
     )
-    options = parser.parse_args(arguments)
-    from node.main import start  # noqa: PLC0415  # a usage error must not wait for it
-
-    path = None if options.properties is None else Path(options.properties)
-    return start(path, options.override, options.format, environment=options.environment)
+    parser.add_argument(
+        "--timeout",
+        type=integer(1, 3600),
+        default=WAIT_SECONDS,
+        metavar="SECONDS",
+        help="ready: time for each answer; default: %(default)s",
+    )
+    return parser.parse_args(arguments)

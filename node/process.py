@@ -30,16 +30,11 @@ from kernel.port import RecordsPort
 from metadata.config_schema import broker_configs
 from network.clock import Now
 from node.clocks import now
-from node.configs.config import (
-    inspection_limits,
-    node_config,
-    parse_overrides,
-    read_config,
-    read_properties,
-)
+from node.configs.config import inspection_limits
 from node.configs.config_keys import OLDER_KEYS
-from node.configs.environment import CLUSTER_ID, DEFAULT_CLUSTER_ID, effective
+from node.configs.environment import CLUSTER_ID, DEFAULT_CLUSTER_ID
 from node.configs.records_config import records_config
+from node.configs.sources import configuration
 from node.driver import LISTEN_BACKLOG, Driver
 from node.errors import ConfigError, StartError, one_line
 from node.http import HttpListener
@@ -108,7 +103,9 @@ def run_node(
 ) -> int:
     """Run one node in this process; return its exit code."""
     try:
-        config = _config(properties, overrides, environment=environment)
+        config = configuration(
+            properties, overrides, os.environ, is_environment_stronger=environment
+        )
         if properties is None and format_cluster_id is None:
             format_cluster_id = asked_cluster_id(os.environ)
         recorder = Recorder(time.monotonic_ns())
@@ -153,14 +150,6 @@ def key_warnings(keys: Collection[str]) -> list[Log]:
 
 def _is_kafkas(key: str) -> bool:
     return LISTENER_PREFIX.sub("", key) in broker_configs() or key in OLDER_KEYS
-
-
-def _config(properties: Path | None, overrides: Sequence[str], *, environment: bool) -> NodeConfig:
-    """Read the file, the environment, or both; `overrides` take precedence."""
-    if properties is not None and not environment:
-        return read_config(properties, overrides)
-    file = None if properties is None else read_properties(properties)
-    return node_config({**effective(file, os.environ), **parse_overrides(overrides)})
 
 
 def _open(

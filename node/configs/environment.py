@@ -6,14 +6,22 @@
     KAFKA_A___B                          a-b    (three are a dash)
     CLUSTER_ID                           format unformatted log directories for this cluster
 
-(apache/kafka: core/src/main/scala/kafka/docker/KafkaDockerWrapper.scala, KIP-975; Kafka 4.3)
+Variables are stronger than a mounted file. There are no variables `..._FILE` in that image.
+(apache/kafka: core/src/main/scala/kafka/docker/KafkaDockerWrapper.scala,
+docker/resources/common-scripts/configure, KIP-975; Kafka 4.3)
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
+from node.errors import ConfigError
+
 PREFIX: Final = "KAFKA_"
 CLUSTER_ID: Final = "CLUSTER_ID"
+ROLES: Final = "KAFKA_PROCESS_ROLES"
+LISTENERS: Final = "KAFKA_LISTENERS"
+ADVERTISED: Final = "KAFKA_ADVERTISED_LISTENERS"
 DEFAULT_CLUSTER_ID: Final = "5L6g3nShT-eMCtK--X86sw"
 """The image's default, for a container without CLUSTER_ID."""
 NOT_PROPERTIES: Final = frozenset(
@@ -54,20 +62,45 @@ def properties_of(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the properties of KAFKA_* variables, by key.
 
     A variable without a name after the prefix is ignored.
+
+    Raises:
+        ConfigError: as `with_listeners`.
     """
     found = {}
-    for variable in sorted(environment):
+    configured = with_listeners(environment)
+    for variable in sorted(configured):
         if variable.startswith(PREFIX) and variable not in NOT_PROPERTIES:
             key = property_key(variable)
             if key:
-                found[key] = environment[variable]
+                found[key] = configured[variable]
+    return found
+
+
+def with_listeners(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables as the image completes them before it reads them as properties.
+
+    A node that is no mere controller listens where it advertises, on all interfaces, unless
+    KAFKA_LISTENERS says where. A mere controller advertises nothing; an empty variable, as compose
+    sets a missing one, is none.
+
+    Raises:
+        ConfigError: a mere controller has KAFKA_ADVERTISED_LISTENERS.
+    """
+    found = dict(environment)
+    advertised = found.get(ADVERTISED)
+    if found.get(ROLES) == "controller":
+        if advertised:
+            raise ConfigError(f"{ADVERTISED} is not supported on a KRaft controller.")
+        found.pop(ADVERTISED, None)
+    elif advertised and not found.get(LISTENERS):
+        found[LISTENERS] = re.sub("://[^:]*:", "://0.0.0.0:", advertised)
     return found
 
 
 def property_key(variable: str) -> str:
     """Return the key of a variable, such as `node.id` for KAFKA_NODE_ID."""
     assert variable.startswith(PREFIX), f"{variable=}"
-    dotted = variable[len(PREFIX) :].lower().replace("_", ".")
+    dotted = variable.replace(PREFIX, "").lower().replace("_", ".")  # each one, as the image does
     return dotted.replace("...", "-").replace("..", "_")
 
 
@@ -78,6 +111,9 @@ def effective(file: Mapping[str, str] | None, environment: Mapping[str, str]) ->
         file: a mounted server.properties, which variables override. None: there is none, and the
             defaults apply only if no variable is set at all.
         environment: all variables of the process.
+
+    Raises:
+        ConfigError: as `with_listeners`.
     """
     given = properties_of(environment)
     if file is not None:

@@ -49,7 +49,9 @@ def test_threads_of_a_node_with_records_take_the_interpreter_in_turns(
         return 7
 
     before = sys.getswitchinterval()
-    monkeypatch.setattr("node.process._config", lambda *_, **__: SimpleNamespace(unknown_keys=()))
+    monkeypatch.setattr(
+        "node.process.configuration", lambda *_, **__: SimpleNamespace(unknown_keys=())
+    )
     monkeypatch.setattr("node.process._open", lambda *_: (SimpleNamespace(locks=[1]), None, broker))
     monkeypatch.setattr("node.process._raise_file_limit", lambda: None)
     monkeypatch.setattr("node.process.keep_loaded_objects", lambda: None)

@@ -3,7 +3,14 @@
 import pytest
 
 from node.configs.config import node_config
-from node.configs.environment import DEFAULTS, effective, properties_of, property_key
+from node.configs.environment import (
+    DEFAULTS,
+    effective,
+    properties_of,
+    property_key,
+    with_listeners,
+)
+from node.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -14,6 +21,7 @@ from node.configs.environment import DEFAULTS, effective, properties_of, propert
         ("KAFKA_A__B", "a_b"),
         ("KAFKA_A___B_C", "a-b.c"),
         ("KAFKA_LOG_DIRS", "log.dirs"),
+        ("KAFKA_A_KAFKA_B", "a.b"),
     ],
 )
 def test_underscores_are_dots_and_more_of_them_are_other_signs(variable: str, key: str) -> None:
@@ -45,3 +53,41 @@ def test_one_variable_replaces_all_defaults() -> None:
 def test_the_defaults_are_a_configuration() -> None:
     config = node_config(effective(None, {}))
     assert (config.is_broker, config.is_controller, config.is_voter) == (True, True, True)
+
+
+ADVERTISED = "PLAINTEXT://kafka-1:19092,HOST://localhost:29092"
+ON_ALL = "PLAINTEXT://0.0.0.0:19092,HOST://0.0.0.0:29092"
+
+
+@pytest.mark.parametrize(
+    ("variables", "listeners"),
+    [
+        ({}, ON_ALL),
+        ({"KAFKA_LISTENERS": ""}, ON_ALL),
+        ({"KAFKA_PROCESS_ROLES": "broker,controller"}, ON_ALL),
+        ({"KAFKA_LISTENERS": "PLAINTEXT://:1"}, "PLAINTEXT://:1"),
+    ],
+)
+def test_a_broker_listens_where_it_advertises(variables: dict[str, str], listeners: str) -> None:
+    given = {**variables, "KAFKA_ADVERTISED_LISTENERS": ADVERTISED}
+    assert with_listeners(given) == {**given, "KAFKA_LISTENERS": listeners}
+    assert properties_of(given)["listeners"] == listeners
+    assert given.get("KAFKA_LISTENERS") == variables.get("KAFKA_LISTENERS"), "it is left as it was"
+
+
+@pytest.mark.parametrize("variables", [{}, {"KAFKA_ADVERTISED_LISTENERS": ""}])
+def test_who_advertises_nothing_listens_where_it_says(variables: dict[str, str]) -> None:
+    assert with_listeners(variables) == variables
+
+
+def test_a_mere_controller_advertises_nothing() -> None:
+    roles = {"KAFKA_PROCESS_ROLES": "controller"}
+    assert with_listeners({**roles, "KAFKA_ADVERTISED_LISTENERS": ""}) == roles
+    with pytest.raises(ConfigError) as refused:
+        with_listeners({**roles, "KAFKA_ADVERTISED_LISTENERS": ADVERTISED})
+    text = "KAFKA_ADVERTISED_LISTENERS is not supported on a KRaft controller."
+    assert str(refused.value) == text
+
+
+def test_variables_are_not_read_from_files() -> None:
+    assert properties_of({"KAFKA_NODE_ID_FILE": "/run/id"}) == {"node.id.file": "/run/id"}
