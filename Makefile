@@ -1,6 +1,6 @@
 # Habits. Everything here is one command that you could also type; `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help check test all fix lint types rules up down status dump clean
+.PHONY: help check test all fix lint types rules reference site up down status dump clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -25,6 +25,12 @@ types: ## mypy --strict only
 
 rules: ## the import contracts only
 	PYTHONPATH=. .venv/bin/lint-imports
+
+reference: ## write docs/reference and docs/compatibility.md from the code
+	.venv/bin/python -m scripts.reference
+
+site: ## show the documentation at http://127.0.0.1:8000 (needs the extra docs)
+	.venv/bin/mkdocs serve
 
 up: ## start a three-node quorum in .quorum/
 	scripts/quorum up
