@@ -204,16 +204,17 @@ class NodeMetrics:
             ("log_end_offset", core.log_end_offset, "offset"),
             ("log_end_epoch", core.last_epoch, "epoch of the last record"),
             ("log_start_offset", core.log_start_offset, "offset"),
-            ("number_of_voters", len(core.config.voters), "of the quorum"),
-            ("number_unknown_voter_connections", 0, "0: every voter's address is configured"),
+            ("number_of_voters", len(core.voters), "of the quorum"),
+            ("number_unknown_voter_connections", 0, "0: every voter's address is known"),
         ):
             yield GaugeMetricFamily(RAFT + name, text, float(value))
         observer_count = core.observer_count
         if observer_count is not None:
             name, text = RAFT + "number_of_observers", "who fetch"
             yield GaugeMetricFamily(name, text, float(observer_count))
-            text = "0: the voters do not change while the quorum runs"
-            yield GaugeMetricFamily(RAFT + "uncommitted_voter_change", text, 0.0)
+            text = "1 while a change of the voters is not committed"
+            is_changing = float(core.has_uncommitted_voters)
+            yield GaugeMetricFamily(RAFT + "uncommitted_voter_change", text, is_changing)
         state = GaugeMetricFamily(
             RAFT + "current_state_info", "1 for the state this replica is in", labels=["state"]
         )

@@ -26,11 +26,13 @@ from kernel.events import Now
 from kernel.kernel import Kernel
 from metadata.delta import MetadataDelta
 from metadata.image import Image
+from metadata.json_form import uuid_text
 from metadata.node_configs import NodeConfigs
 from metadata.time_travel import oldest_offset
 from quorum_controller.configs.topic_defaults import partition_defaults
 from raft.messages import ReplicaState
 from raft.roles import Unattached
+from raft.voters import replica_order
 from wire.errors import ErrorCode
 from wire.messages import codec
 from wire.types import (
@@ -291,29 +293,30 @@ class RunningNode:
         return views(voters, is_voter=True), views(observers, is_voter=False)
 
     def _voters_known_here(self) -> list[ReplicaView]:
-        """Return the configured voters with this node's own log end as the only known one."""
+        """Return the voters with this node's own log end as the only known one."""
         config, core = self.config, self.core
-        leader_id = core.leader.leader_id
+        leader_id, keys = core.leader.leader_id, sorted(core.voter_keys, key=replica_order)
         return [
             ReplicaView(
-                id=voter.id,
-                directory_id=None,
-                status="leader" if voter.id == leader_id else "unknown",
-                host=voter.host,
-                port=voter.port,
-                log_end_offset=core.log_end_offset if voter.id == config.node_id else None,
+                id=key.id,
+                directory_id=None if key.directory_id is None else uuid_text(key.directory_id),
+                status="leader" if key.id == leader_id else "unknown",
+                host=address[0],
+                port=address[1],
+                log_end_offset=core.log_end_offset if key.id == config.node_id else None,
                 lag=None,
                 last_fetch_ms=None,
                 last_caught_up_ms=None,
             )
-            for voter in sorted(config.voters, key=lambda voter: voter.id)
+            for key in keys
+            for address in [self._address(key.id) or (None, None)]
         ]
 
     def _address(self, node_id: int) -> tuple[str, int] | None:
         """Return the endpoint of a controller or broker; None if unknown."""
-        for voter in self.config.voters:
-            if voter.id == node_id:
-                return voter.host, voter.port
+        address = self.core.address_of(NodeId(node_id))
+        if address is not None:
+            return address
         broker = next((b for b in self.image.brokers.values() if b.id == node_id), None)
         if broker is None or not broker.endpoints:
             return None

@@ -39,6 +39,8 @@ class QuorumConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     retry_backoff_ms: int = 20
     fetch_bytes_max: int = 1024 * 1024
     fetch_snapshot_bytes_max: int = 1024 * 1024
+    announces_voter: bool = True
+    """Describe this voter to each new leader at kraft.version 0 too, as Kafka since 4.1."""
 
 
 class MetadataLogConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -86,6 +88,9 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     is_broker: bool
     is_controller: bool
     voters: tuple[Voter, ...]
+    """The static voters: they count until a record of the metadata log names others."""
+    bootstrap_servers: tuple[tuple[str, int], ...] = ()
+    """Host and port of controllers to ask for the leader."""
     controller_listener_names: tuple[str, ...]
     """Names in upper case; this node connects to controllers by the first one."""
     listeners: tuple[Endpoint, ...]

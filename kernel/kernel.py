@@ -34,11 +34,19 @@ from kernel.kraft_version import UnsupportedFeatureError
 from kernel.lifecycle.broker_parts import BrokerIdentity, BrokerParts
 from kernel.lifecycle.controller_link import ControllerLink
 from kernel.lifecycle.controller_registration import ControllerRegistration
-from kernel.opening import OpenedStorage, controller_of, open_static_quorum, raft_core
+from kernel.opening import (
+    OpenedStorage,
+    addresses_of,
+    controller_of,
+    open_quorum,
+    quorum_facts,
+    raft_core,
+    voter_addresses,
+)
 from kernel.port import RecordsPort
 from kernel.quorum.departure import Departure
 from kernel.quorum.elections import Elections, log_fields
-from kernel.quorum.metadata_state import MetadataState
+from kernel.quorum.metadata_state import MetadataState, QuorumPort
 from kernel.quorum.replica import Replica
 from kernel.quorum.snapshots import Snapshots
 from kernel.serving.auto_topics import AutoTopics
@@ -103,7 +111,7 @@ class Kernel:
         self._is_started = False
         self._deadline_ms = now.monotonic_ms
         incarnation_id = UUID(bytes=self._new_uuid())
-        opened = open_static_quorum(
+        opened = open_quorum(
             config,
             vfs,
             directory_ids.get(config.metadata_log_dir),
@@ -160,12 +168,13 @@ class Kernel:
         self.core = core = raft_core(config, cluster_id, opened, rng, self._clock.now_ms)
         """The raft core; only the replica steps it."""
         self.peers = Peers(
-            {voter.id: (voter.host, voter.port) for voter in config.voters},
+            addresses_of(core.config),
             config.node_id,
             self._clock,
             self._effects,
             lambda: core.leader,
             self._on_evidence,
+            voters=lambda: voter_addresses(core),
             make_connection=decoding.client_connection,
         )
         self.replica = Replica(
@@ -185,7 +194,9 @@ class Kernel:
             self.writer,
             self._clock,
             self._effects,
-            propose=self.replica.propose,
+            quorum=QuorumPort(
+                self.replica.propose, self.replica.raise_kraft_version, lambda: quorum_facts(core)
+            ),
             publish=self._publish,
             read_batches=decoding.read_batches,
         )
@@ -444,6 +455,8 @@ class Kernel:
             case raft.Claimed():
                 self.state.on_claimed(effect)
                 self._wake_callers()
+            case raft.VotersAppended():
+                self.state.on_voters_appended(effect)
             case raft.ShutdownComplete():
                 self._effects.append(out.Exit(0, "shut down"))
 

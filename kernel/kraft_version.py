@@ -1,29 +1,40 @@
-"""Check of the kraft.version before a log directory is opened and before fetched bytes are kept.
+"""Level and voters of a log directory, read before the core is made; an unsupported level refused.
 
-Level 1 (KIP-853) keeps the voters in the log and in snapshots. A node with only
-`controller.quorum.voters` would count another majority than the quorum that wrote the directory:
-as sole voter it would elect itself and commit. So it refuses to start, and ends when it fetches
-such a record; offline tools still read.
+Level 1 (KIP-853) keeps the voters in the log and in snapshots: a node that counted others could
+elect itself and commit alone. So the voters of a directory are those of its newest snapshot, else
+of the 0-0 checkpoint, and of the log after it; only without any are they those of
+`controller.quorum.voters`. A level above the supported ones may keep them elsewhere: such a
+directory is refused, and a node that fetches such a record ends; offline tools still read.
+Source: apache/kafka: raft/.../internals/KRaftControlRecordStateMachine.java.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from metadata.control_records import KRaftVersion, KRaftVoters, control_type, decode_control
+from kernel.quorum.voter_records import membership_of, voter_records
+from metadata.control_records import (
+    ControlRecord,
+    KRaftVersion,
+    KRaftVoters,
+    control_type,
+    decode_control,
+)
 from metadata.features import CONTROLLER_FEATURES, KRAFT_VERSION
 from metadata.schema import MetadataRecordError
-from storage.errors import CorruptFileError
+from raft.voter_history import BOOTSTRAP_OFFSET, KRaftVersionAt, VoterHistory, VotersAt
+from raft.voters import VoterSet
+from storage.errors import CorruptFileError, CorruptLogError
 from storage.log_dir.bootstrap_checkpoint import (
     BOOTSTRAP_CHECKPOINT_NAME,
     read_bootstrap_checkpoint,
 )
 from storage.log_dir.partition_directories import partition_directory_name
 from storage.log_dir.snapshot_files import SnapshotFiles
-from storage.logs.control_batches import control_batches, control_batches_in
-from storage.vfs import Vfs, base_name, join, parent
+from storage.logs.control_batches import control_batches
+from storage.vfs import Vfs, base_name, join
 from wire.batches.batch import Batch, iterate_batches
 from wire.errors import CorruptBatchError
-from wire.types import METADATA_TOPIC_NAME
+from wire.types import METADATA_TOPIC_NAME, Offset
 
 SNAPSHOT_START_BYTES: Final = 256 * 1024
 """Bytes read of a snapshot: its first batch has level and voters, some hundred bytes a voter."""
@@ -35,39 +46,79 @@ class UnsupportedFeatureError(Exception):
     """A finalized feature of the cluster is not supported by this node."""
 
 
-def refuse_unsupported_kraft_version(vfs: Vfs, log_dir: str) -> None:
-    """Raise if the metadata log, a snapshot or a checkpoint has an unsupported kraft.version.
+def checked_kraft_version(vfs: Vfs, log_dir: str) -> int:
+    """Return the highest level that the metadata log, a snapshot or a checkpoint has or implies.
 
     Raises:
         UnsupportedFeatureError: names the directory, the level, the file and the supported range.
         CorruptFileError: the checkpoint that may hold the first voters cannot be read.
     """
-    refusal = _refusal(log_dir, _levels(vfs, log_dir))
-    if refusal is not None:
-        raise UnsupportedFeatureError(refusal)
+    highest = 0
+    for found_in, level in _levels(vfs, log_dir):
+        refusal = unsupported_level(level, log_dir, found_in)
+        if refusal is not None:
+            raise UnsupportedFeatureError(refusal)
+        highest = max(highest, level)
+    return highest
 
 
-def unsupported_kraft_version(content: bytes, log_directory: str, name: str) -> str | None:
-    """Return why fetched batches must not be kept, in one line; None if they may.
+def unsupported_level(level: int, log_dir: str, found_in: str) -> str | None:
+    """Return why a directory or what was fetched for it is refused, in one line; None if not."""
+    lowest, highest = CONTROLLER_FEATURES[KRAFT_VERSION]
+    if level <= highest:
+        return None
+    return (
+        f"{log_dir}: {KRAFT_VERSION} is finalized at {level} ({found_in}), "
+        f"supported is {lowest} to {highest}: "
+        "this node would count other voters than this quorum has"
+    )
+
+
+def read_voter_history(
+    vfs: Vfs, directory: str, static: VoterSet, end_offset: Offset
+) -> VoterHistory:
+    """Return the voters and levels of an opened metadata log that ends at `end_offset`.
 
     Args:
-        content: records of the metadata log, or a whole snapshot.
-        log_directory: of the metadata log that they would be written to.
-        name: what was fetched.
+        vfs: disk of the node.
+        directory: of the log; damage at its end is repaired, obsolete snapshots are deleted.
+        static: the voters of the configuration.
+        end_offset: of the log.
+
+    Raises:
+        CorruptFileError, CorruptLogError: a record of the voters cannot be read.
     """
-    return _refusal(parent(log_directory), _of_batches(name, control_batches_in(content)))
+    history, start_offset = VoterHistory(static), Offset(0)
+    files = SnapshotFiles(vfs, directory)
+    newest = max(files.list(), default=None, key=lambda found: found.offset)
+    if newest is not None:
+        start = files.read_chunk(newest, 0, SNAPSHOT_START_BYTES)
+        try:
+            membership = membership_of(_control_records(_readable(start)))
+        except (MetadataRecordError, CorruptBatchError) as error:
+            raise CorruptFileError(files.path(newest), str(error)) from error
+        start_offset = newest.offset
+        last = start_offset - 1 if start_offset else BOOTSTRAP_OFFSET
+        if membership.kraft_version:
+            history = history.after(KRaftVersionAt(last, membership.kraft_version))
+        if membership.voters is not None:
+            history = history.after(VotersAt(last, membership.voters))
+    batches = (batch for _, batch in control_batches(vfs, directory))
+    try:
+        for record in voter_records(batches):
+            if start_offset <= record.offset < end_offset:
+                history = history.after(record)
+    except (MetadataRecordError, CorruptBatchError) as error:
+        raise CorruptLogError(directory, 0, f"a record of the voters: {error}") from error
+    return history
 
 
-def _refusal(log_dir: str, levels: Iterable[tuple[str, int]]) -> str | None:
-    lowest, highest = CONTROLLER_FEATURES[KRAFT_VERSION]
-    for found_in, level in levels:
-        if level > highest:
-            return (
-                f"{log_dir}: {KRAFT_VERSION} is finalized at {level} ({found_in}), "
-                f"supported is {lowest} to {highest}: "
-                "this node has static voters only and would count others than this quorum has"
-            )
-    return None
+def _control_records(batches: Iterable[Batch]) -> Iterator[ControlRecord]:
+    for batch in batches:
+        for view in batch.records():
+            record = decode_control(control_type(view.key), view.value)
+            if record is not None:
+                yield record
 
 
 def _levels(vfs: Vfs, log_dir: str) -> Iterator[tuple[str, int]]:

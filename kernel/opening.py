@@ -4,15 +4,17 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import msgspec
+from msgspec.structs import replace
 
 from kernel.config import NodeConfig
 from kernel.effects import Effect, Log, LogLevel
-from kernel.kraft_version import refuse_unsupported_kraft_version
+from kernel.kraft_version import checked_kraft_version, read_voter_history
 from kernel.quorum.log_writer import LogWriter
 from kernel.quorum.snapshot_download import Installed, SnapshotDownloads
 from kernel.quorum.snapshot_reading import SnapshotReading
 from metadata.bootstrap import bootstrap_records
 from metadata.errors import IllegalRecordError
+from metadata.features import CONTROLLER_FEATURES, KRAFT_VERSION
 from metadata.loader import Loader
 from metadata.records import Record
 from metadata.schema import MetadataRecordError
@@ -20,9 +22,17 @@ from metadata.snapshot import decode_snapshot
 from network.clock import Clock
 from quorum_controller.config import ControllerConfig
 from quorum_controller.controller import Controller
-from raft.config import FETCH_TIMEOUT_MS_MIN, REQUEST_TIMEOUT_MS_MIN, RaftConfig
+from quorum_controller.services import QuorumFacts
+from raft.config import (
+    BOOTSTRAP_ID_MAX,
+    FETCH_TIMEOUT_MS_MIN,
+    REQUEST_TIMEOUT_MS_MIN,
+    RaftConfig,
+)
 from raft.core import RaftCore
 from raft.events import EpochStart
+from raft.voter_history import VoterHistory
+from raft.voters import static_voters
 from storage.errors import CorruptFileError, CorruptLogError
 from storage.log_dir.bootstrap_checkpoint import read_bootstrap_checkpoint
 from storage.log_dir.partition_directories import open_metadata_log
@@ -56,9 +66,10 @@ class OpenedStorage(msgspec.Struct, frozen=True):
     election: ElectionState | None
     snapshots: tuple[OffsetAndEpoch, ...]
     directory_id: DirectoryId | None
+    voter_history: VoterHistory
 
 
-def open_static_quorum(
+def open_quorum(
     config: NodeConfig,
     vfs: Vfs,
     directory_id: DirectoryId | None,
@@ -68,14 +79,23 @@ def open_static_quorum(
     installed: Installed,
     guard: AbstractContextManager[object] | None = None,
 ) -> OpenedStorage:
-    """Open the storage of a quorum with the static voters of the configuration.
+    """Open the storage, and read the voters that its records name, if there are any.
 
     Raises:
-        UnsupportedFeatureError: the quorum has dynamic voters; nothing was changed.
+        UnsupportedFeatureError: the level of kraft.version is unknown; nothing was changed.
         CorruptLogError, CorruptFileError: damage that must stop the node.
     """
-    refuse_unsupported_kraft_version(vfs, config.metadata_log_dir)
-    return open_storage(config, vfs, directory_id, clock, effects, installed=installed, guard=guard)
+    level = checked_kraft_version(vfs, config.metadata_log_dir)
+    opened = open_storage(
+        config, vfs, directory_id, clock, effects, installed=installed, guard=guard
+    )
+    if level == 0:
+        return opened
+    log = opened.log
+    history = read_voter_history(
+        vfs, log.directory, opened.voter_history.static, Offset(log.end_offset)
+    )
+    return replace(opened, voter_history=history)
 
 
 def open_storage(
@@ -88,7 +108,7 @@ def open_storage(
     installed: Installed,
     guard: AbstractContextManager[object] | None = None,
 ) -> OpenedStorage:
-    """Open the metadata log with its quorum-state, and load the newest snapshot.
+    """Open the metadata log with its quorum-state and static voters; load the newest snapshot.
 
     Args:
         config: settings of the node.
@@ -129,7 +149,15 @@ def open_storage(
     reading = SnapshotReading(clock, lambda: loader.image, hold_ms_max)
     downloads = SnapshotDownloads(log, files, reading, effects, installed)
     writer = LogWriter(log, quorum_state, downloads, reserve, clock=clock, effects=effects)
-    return OpenedStorage(log, files, writer, reading, loader, election, snapshots, directory_id)
+    history = VoterHistory(static_voters(_configured_voters(config)))
+    return OpenedStorage(
+        log, files, writer, reading, loader, election, snapshots, directory_id, history
+    )
+
+
+def _configured_voters(config: NodeConfig) -> tuple[tuple[NodeId, Endpoint], ...]:
+    listener = config.controller_listener_names[0]
+    return tuple((voter.id, Endpoint(listener, voter.host, voter.port)) for voter in config.voters)
 
 
 def _check_epochs(
@@ -178,16 +206,20 @@ def raft_core(
     config: NodeConfig, cluster_id: str, opened: OpenedStorage, rng: Rng, now_ms: int
 ) -> RaftCore:
     """Make the raft core from the state on disk."""
-    listener = config.controller_listener_names[0]
     quorum, log = config.quorum, opened.log
     raft_config = RaftConfig(
         node_id=config.node_id,
         directory_id=opened.directory_id,
         cluster_id=cluster_id,
-        voters=tuple(
-            (voter.id, Endpoint(listener, voter.host, voter.port)) for voter in config.voters
+        voters=_configured_voters(config),
+        bootstrap=tuple(
+            Endpoint(config.controller_listener_names[0], host, port)
+            for host, port in config.bootstrap_servers
         ),
+        listener=config.controller_listener_names[0],
+        announces_voter=quorum.announces_voter,
         listeners=config.advertised_controller_listeners,
+        kraft_version_max=CONTROLLER_FEATURES[KRAFT_VERSION][1],
         election_timeout_ms=quorum.election_timeout_ms,
         fetch_timeout_ms=_fetch_timeout_ms(config),
         election_backoff_max_ms=quorum.election_backoff_ms_max,
@@ -211,9 +243,32 @@ def raft_core(
         ),
         earliest_snapshot=opened.snapshots[0] if opened.snapshots else None,
         latest_snapshot=opened.snapshots[-1] if opened.snapshots else None,
+        voter_history=opened.voter_history,
         rng=rng,
         now_ms=now_ms,
     )
+
+
+def addresses_of(config: RaftConfig) -> dict[NodeId, tuple[str, int]]:
+    """Return host and port of the static voters and, by their destination ids, of the bootstrap."""
+    found = {voter_id: (at.host, at.port) for voter_id, at in config.voters}
+    for index, at in enumerate(config.bootstrap):
+        found[NodeId(BOOTSTRAP_ID_MAX - index)] = (at.host, at.port)
+    return found
+
+
+def quorum_facts(core: RaftCore) -> QuorumFacts:
+    """Return what a change of feature levels must know of the quorum."""
+    return QuorumFacts(
+        kraft_version=core.kraft_version,
+        voter_ids=core.voters.ids,
+        raise_refusal=core.raise_refusal,
+    )
+
+
+def voter_addresses(core: RaftCore) -> dict[NodeId, tuple[str, int] | None]:
+    """Return host and port of every voter now, None where it is unknown."""
+    return {voter_id: core.address_of(voter_id) for voter_id in core.voters.ids}
 
 
 def _fetch_timeout_ms(config: NodeConfig) -> int:

@@ -76,7 +76,7 @@ DEPENDENCIES: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {
 CONTROLLER_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (METADATA_VERSION_MIN, METADATA_VERSION_MAX),
     **{name: (0, len(starts)) for name, starts in LEVEL_STARTS.items()},
-    KRAFT_VERSION: (0, 0),  # static voters only
+    KRAFT_VERSION: (0, 1),
 }
 """Levels that a controller finalizes for the brokers of a cluster, of whatever software."""
 BROKER_FEATURES: Final[Mapping[str, tuple[int, int]]] = {

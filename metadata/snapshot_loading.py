@@ -10,6 +10,7 @@ from itertools import chain, islice
 
 from msgspec.structs import replace
 
+from metadata.control_records import ControlRecord
 from metadata.delta import MetadataDelta, comparison, delta_between
 from metadata.image import EMPTY, Image, Provenance
 from metadata.loader import apply_of_snapshot
@@ -33,6 +34,8 @@ class SnapshotLoading:
         """CRC-32 of the bytes fed."""
         self.units_done = 0
         """Number of records applied and topics compared."""
+        self.control_records: tuple[ControlRecord, ...] = ()
+        """Control records between header and footer, known once all is read."""
         self._before = before
         self._image = EMPTY
         self._delta = MetadataDelta()
@@ -72,7 +75,7 @@ class SnapshotLoading:
             yield
 
     def _complete(self) -> Iterator[None]:
-        header, _ = self._decoder.finish()
+        header, self.control_records = self._decoder.finish()
         timestamp_ms = header.last_contained_log_timestamp
         provenance = Provenance(self.snapshot_id.offset, self.snapshot_id.epoch, timestamp_ms)
         self._image = replace(self._image, provenance=provenance)

@@ -9,7 +9,7 @@ reconnect is immediate; if that is refused on every address, the leader's proces
 `on_evidence` is called with the leader and epoch that were followed when the connection closed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum, IntEnum
 from typing import Any, Final
 
@@ -125,6 +125,8 @@ class Peers:
         effects: sink of the effects.
         followed: returns the leader and epoch followed now.
         on_evidence: called when the followed leader's process is gone.
+        voters: returns host and port of every voter now, this node included, None where unknown;
+            without it the voters are all nodes of `addresses`.
         make_connection: encoder of requests; the simulator's may leave bodies in memory.
     """
 
@@ -137,9 +139,11 @@ class Peers:
         followed: Callable[[], LeaderAndEpoch],
         on_evidence: Callable[[LeaderAndEpoch], None],
         *,
+        voters: Callable[[], Mapping[NodeId, tuple[str, int] | None]] | None = None,
         make_connection: MakeClientConnection = client_connection,
     ) -> None:
         self._addresses = addresses
+        self._voters = voters or (lambda: addresses)
         self._node_id = node_id
         self._clock = clock
         self._timers = clock.timers
@@ -229,13 +233,18 @@ class Peers:
         It also starts new connection attempts: call it again some milliseconds later. Only a voter
         whose process is known to be gone counts, not one that is paused or partitioned.
         """
-        others = [node_id for node_id in self._addresses if node_id != self._node_id]
+        voters = self._voters()
+        for node_id, address in voters.items():
+            if node_id not in self._addresses and address is not None:
+                self._addresses[node_id] = address
+        others = [node_id for node_id in voters if node_id != self._node_id]
         refused_count = sum([self._probe(node_id) for node_id in others])
-        return len(self._addresses) - refused_count <= len(self._addresses) // 2
+        return bool(voters) and len(voters) - refused_count <= len(voters) // 2
 
     def _probe(self, node_id: NodeId) -> bool:
         link = self._link(node_id, Channel.RAFT)
-        assert link is not None, f"{node_id=} has no address"
+        if link is None:
+            return False  # no address is known
         if link.state is _State.CLOSED and self._clock.now_ms >= link.reconnect_ms:
             self._connect(link)
         return link.is_refused

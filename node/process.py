@@ -313,17 +313,15 @@ def _http(
     if config.broker_listeners:
         ask = LocalClient(driver, config.broker_listeners[0].listener).ask
     else:
-        ask = LeaderClient(partial(_leader_address, config, kernel)).ask
+        ask = LeaderClient(partial(_leader_address, kernel)).ask
     node = RunningNode(kernel, now, ask, driver.recorder, records)
     limits = inspection_limits(dict(config.properties))
     return HttpListener(node, config.inspection_listener, limits)
 
 
-def _leader_address(config: NodeConfig, kernel: Kernel) -> tuple[str, int] | None:
+def _leader_address(kernel: Kernel) -> tuple[str, int] | None:
     """Return the address of the leader's controller listener; None without a known leader."""
-    leader_id = kernel.core.leader.leader_id
-    voter = None if leader_id is None else config.voter(leader_id)
-    return None if voter is None else (voter.host, voter.port)
+    return kernel.core.leader_address
 
 
 def _preload(loop: asyncio.AbstractEventLoop, api_keys: Iterator[int]) -> None:

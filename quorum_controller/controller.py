@@ -4,7 +4,8 @@ Theory. `committed` is the image of the committed records; each pending batch ha
 it; `latest` is the last of them, and every request is validated against it. A resignation drops the
 pending batches: `latest` is `committed` again.
 
-- INV-QC-1: pending batches are contiguous: each starts at the end offset of the one before.
+- INV-QC-1: pending batches are contiguous, but for records of raft between them (`skip`): each
+  starts at the end offset of the one before.
 - INV-QC-2: an answer is sent when everything it was computed from is committed, so no client sees
   uncommitted state; also a refusal or a validate_only answer waits for the batches before it.
 - INV-QC-3: an inactive controller has no pending batch, no parked request and no sweep.
@@ -19,6 +20,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Hashable
 from datetime import timedelta
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -46,13 +48,16 @@ from quorum_controller.result import (
 )
 from quorum_controller.security.authorization import Caller, cluster_error
 from quorum_controller.security.delegation_tokens import remove_expired_tokens
-from quorum_controller.services import Services
+from quorum_controller.services import QuorumFacts, Services
 from quorum_controller.topics.mutation_quota import MutationQuotas
 from quorum_controller.topics.topics import RECORDS_EXCEEDED
 from wire.api_keys import BROKER_HEARTBEAT
 from wire.errors import ApiError
 from wire.messages.codec import Entity
 from wire.types import LeaderEpoch, NodeId, Offset, Rng
+
+LEVEL_RECORDS: Final = 2
+"""KRaftVersionRecord and VotersRecord, by which raft raises kraft.version."""
 
 
 class _Parked:
@@ -94,6 +99,8 @@ class Controller:
         self._defaults = TopicConfigDefaults(config.node_id, config.properties)
         self.known_leader_id: NodeId | None = None
         """The leader in NOT_CONTROLLER answers while inactive; maintained by the kernel."""
+        self.quorum = QuorumFacts(voter_ids=config.voter_ids)
+        """The level and the voters; maintained by the kernel."""
         self.requests_timed_out = 0
         """Requests answered REQUEST_TIMED_OUT since the start, on arrival or while waiting."""
         self.heartbeats_timed_out = 0
@@ -226,6 +233,8 @@ class Controller:
         if isinstance(result, ApiError):
             self._refuse(request, result, output)
             return output
+        if result.kraft_version is not None:
+            draft = self._raise(result.kraft_version, request, output, now_ms, wall_ms)
         self._propose(draft, output, now_ms, wall_ms)
         parked = _Parked(request, result.response)
         if result.sweep is not None:
@@ -253,6 +262,12 @@ class Controller:
             for parked in batch.parked:
                 self._answer(parked, parked.response, output)
         return committed, output
+
+    def skip(self, base_offset: Offset, end_offset: Offset) -> None:
+        """Leave out the offsets of records that raft itself has appended after all proposals."""
+        assert self.is_active, "an inactive controller has no next offset"
+        assert base_offset == self._next_offset < end_offset, f"{base_offset=} {end_offset=}"
+        self._next_offset = end_offset
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -329,6 +344,7 @@ class Controller:
         services = Services(
             config=self._config,
             context=request.context,
+            quorum=self.quorum,
             defaults=self._defaults,
             rng=self._rng,
             new_uuid=self._new_uuid,
@@ -347,6 +363,17 @@ class Controller:
             response = dataclasses.replace(result.response, throttle_time=throttle_time)
             result = HandlerResult(response, result.sweep)
         return result
+
+    def _raise(
+        self, level: int, request: ControllerRequest, output: Output, now_ms: int, wall_ms: int
+    ) -> Draft:
+        """Let raft raise kraft.version; return the draft of the request behind its records."""
+        output.kraft_version = level
+        self.skip(self._next_offset, Offset(self._next_offset + LEVEL_RECORDS))
+        draft = self._draft()
+        again = self._handle(request, draft, now_ms, wall_ms)
+        assert not isinstance(again, ApiError), "it was accepted at an offset before"
+        return draft
 
     def _refused_at_the_door(self, request: ControllerRequest, now_ms: int) -> ApiError | None:
         if not self.is_active:

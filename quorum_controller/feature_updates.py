@@ -57,6 +57,7 @@ def update_features(
     updates = {str(u.feature): u for u in request.feature_updates}
     proposed = {METADATA_VERSION: image.metadata_version, **dict(image.features.items())}
     proposed |= {name: int(update.max_version_level) for name, update in updates.items()}
+    raised: int | None = None
     records: list[FeatureLevelRecord | NoOpRecord] = []
     for name, update in updates.items():
         level, kind = int(update.max_version_level), int(update.upgrade_type)
@@ -66,6 +67,7 @@ def update_features(
             return HandlerResult(update_features_error(request, refused))
         if name == KRAFT_VERSION:
             records += [NoOpRecord()] if kind == UPGRADE else []
+            raised = level if level > services.quorum.kraft_version else None
         else:
             records.append(FeatureLevelRecord(name=name, feature_level=level))
     if not request.validate_only:
@@ -74,9 +76,12 @@ def update_features(
                 draft.emit(record)
         for record in records:
             draft.emit(record)
+    if request.validate_only:
+        raised = None
     if services.context.api_version <= _ROWS_VERSION_MAX:
-        return HandlerResult(_row_per_feature(request))
-    return HandlerResult(update_features_error(request, ApiError(ErrorCode.none)))
+        return HandlerResult(_row_per_feature(request), kraft_version=raised)
+    response = update_features_error(request, ApiError(ErrorCode.none))
+    return HandlerResult(response, kraft_version=raised)
 
 
 def update_features_error(_request: "UpdateFeaturesRequest", error: ApiError) -> Entity:
@@ -112,10 +117,7 @@ def _update_error(  # noqa: PLR0911 - one return per check, in Kafka's order
     prefix = f"Invalid update version {level} for feature {name}. "
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         return f"{prefix}The controller does not support the given upgrade type."
-    is_metadata = name == METADATA_VERSION
-    current = image.metadata_version if is_metadata else image.features.get(name, 0)
-    if name == KRAFT_VERSION:
-        current = 0
+    current = _current_level(image, services, name)
     if level < 0:
         return f"{prefix}A feature version cannot be less than 0."
     reason = _unsupported_by(image, services, name, level)
@@ -128,10 +130,23 @@ def _update_error(  # noqa: PLR0911 - one return per check, in Kafka's order
         )
     if level > current and kind != UPGRADE:
         return f"{prefix}Can't downgrade to a newer version."
-    if is_metadata:
+    if name == METADATA_VERSION:
         return _metadata_version_error(current, level, is_unsafe=kind == UNSAFE_DOWNGRADE)
+    if name == KRAFT_VERSION and level < current:
+        return f"{prefix}Can't downgrade the version of this feature."
+    if name == KRAFT_VERSION and level > current and services.quorum.raise_refusal is not None:
+        return services.quorum.raise_refusal
     missing = missing_dependency(name, level, proposed)
     return None if missing is None else prefix + missing
+
+
+def _current_level(image: Image, services: Services, name: str) -> int:
+    """The finalized level; that of kraft.version is in raft's records, whatever the image has."""
+    if name == METADATA_VERSION:
+        return image.metadata_version
+    if name == KRAFT_VERSION:
+        return services.quorum.kraft_version
+    return image.features.get(name, 0)
 
 
 def _metadata_version_error(current: int, level: int, *, is_unsafe: bool) -> str | None:
@@ -173,7 +188,7 @@ def _unsupported_by(image: Image, services: Services, name: str, level: int) -> 
         reason = _range_error(level, f"Controller {controller_id}", *_range_of(features, name))
         if reason is not None:
             return reason
-    for voter_id in config.voter_ids:
+    for voter_id in services.quorum.voter_ids:
         if voter_id != config.node_id and voter_id not in image.controllers:
             return f"controller {voter_id} has not registered, and may not support this feature"
     return None

@@ -11,3 +11,5 @@ class HandlerResult(msgspec.Struct, frozen=True):
 
     response: Entity
     sweep: Sweep | None = None
+    kraft_version: int | None = None
+    """Level to which raft raises kraft.version, by records before those of the draft."""

@@ -147,3 +147,5 @@ class Output(msgspec.Struct):
 
     proposals: list[Proposal] = msgspec.field(default_factory=list)
     answers: list[Answer] = msgspec.field(default_factory=list)
+    kraft_version: int | None = None
+    """Level that raft raises before the proposals; their offsets are those behind its records."""

@@ -23,12 +23,24 @@ from quorum_controller.topics.topics import CREATE_TOPICS_STRICT_VERSION, TopicS
 from wire.types import Rng
 
 
+class QuorumFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Facts of raft about the quorum; the kernel sets them before a change of feature levels."""
+
+    kraft_version: int = 0
+    voter_ids: tuple[int, ...] = ()
+    """Controllers that must be registered before a feature level changes."""
+    raise_refusal: str | None = None
+    """The reason why kraft.version cannot be raised now, None if it can."""
+
+
 class Services(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The services of the controller for one request; built for each, so times are plain values."""
 
     config: ControllerConfig
     context: RequestContext
     """Context of the request."""
+    quorum: QuorumFacts = QuorumFacts()
+    """Level and voters of the quorum."""
     defaults: TopicConfigDefaults
     rng: Rng
     new_uuid: Callable[[], bytes]

@@ -12,6 +12,9 @@ from wire.types import DirectoryId, Endpoint, NodeId, ReplicaKey, Rng
 FETCH_WAIT_MS_MAX: Final = 500
 """Kafka's long poll; shorter when the fetch time-out is short (see RaftConfig.fetch_wait_ms)."""
 
+BOOTSTRAP_ID_MAX: Final = NodeId(-2)
+"""Destination id of the first bootstrap controller, whose node id is not known; the next is -3."""
+
 PARKED_FETCHES_MAX: Final = 10_000
 """Parked fetches of a leader; any further fetch is answered at once instead of parked."""
 
@@ -61,6 +64,9 @@ SNAPSHOT_RETRY_MS: Final = 1_000
 DISK_FULL_RETRY_MS: Final = 500
 """Pause before a replica whose disk is full fetches again; F/2 if that is shorter."""
 
+CAUGHT_UP_MS_MAX: Final = 3_600_000
+"""Age of the last fetch up to which an observer may be added as voter (KIP-853)."""
+
 SHUTDOWN_MS_MAX: Final = 5_000
 """Longest wait of a resigned leader that shuts down for its successor."""
 
@@ -89,8 +95,12 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     directory_id: DirectoryId | None = None
     cluster_id: str | None = None
     voters: tuple[tuple[NodeId, Endpoint], ...]
+    bootstrap: tuple[Endpoint, ...] = ()
+    """Controllers to ask for the leader, beside the voters; none needs to be a voter."""
     listeners: tuple[Endpoint, ...] = ()
     """Advertised controller listeners of this node, which it names while it leads."""
+    listener: str = ""
+    """Name of the listener by which controllers are reached; empty: that of the first one."""
     election_timeout_ms: int = 1_000
     fetch_timeout_ms: int = 2_000
     election_backoff_max_ms: int = 1_000
@@ -100,6 +110,8 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     fetch_snapshot_max_bytes: int = 1024 * 1024
     kraft_version_max: int = 0
     """Highest kraft.version that this node supports, as its VotersRecord entry says."""
+    announces_voter: bool = False
+    """Send UpdateRaftVoter to each new leader at kraft.version 0 too, as Kafka since 4.1."""
     can_vote: bool = True
     """False on broker-only nodes: an observer even when the voters list names its id."""
     evidence: bool = True
@@ -111,8 +123,14 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
         assert self.election_timeout_ms >= 0, f"{self.election_timeout_ms=}"
         assert self.request_timeout_ms >= REQUEST_TIMEOUT_MS_MIN, f"{self.request_timeout_ms=}"
         assert self.retry_backoff_ms >= 0, f"{self.retry_backoff_ms=}"
+        assert self.kraft_version_max >= 0, f"{self.kraft_version_max=}"
         assert self.fetch_max_bytes > 0, f"{self.fetch_max_bytes=}"
         assert self.fetch_snapshot_max_bytes > 0, f"{self.fetch_snapshot_max_bytes=}"
+
+    @property
+    def default_listener(self) -> str:
+        """Name of the listener by which controllers are reached."""
+        return self.listener or (self.listeners[0].listener if self.listeners else "")
 
     @property
     def self_key(self) -> ReplicaKey:

@@ -29,6 +29,7 @@ from raft.events import (
     LeaderUnreachable,
     Propose,
     QuorumGone,
+    RaiseKRaftVersion,
     RequestFailed,
     RequestReceived,
     ResignRequested,
@@ -45,6 +46,7 @@ from raft.flush_stall import is_stalled
 from raft.initial_role import StoredElection, initial_role
 from raft.leader_loss import Cause, LeaderLoss
 from raft.messages import (
+    ApiVersionsRequest,
     BeginQuorumEpochRequest,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -54,6 +56,7 @@ from raft.messages import (
     VoteRequest,
 )
 from raft.poll import next_deadline_ms, poll
+from raft.reconfig import on_reconfiguration, raise_level, raise_refusal
 from raft.responses import on_request_failed, on_response
 from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
 from raft.snapshot_fetch import (
@@ -64,8 +67,9 @@ from raft.snapshot_fetch import (
 from raft.state import RaftState
 from raft.vote import on_disk_full, on_vote_request, resign
 from raft.voter_history import Membership, VoterHistory
-from raft.voters import static_voters
+from raft.voters import VoterSet, static_voters
 from wire.types import (
+    Endpoint,
     LeaderAndEpoch,
     LeaderEpoch,
     NodeId,
@@ -207,6 +211,35 @@ class RaftCore:
         """The level of kraft.version; 0 = the voters are those of the configuration."""
         return self._state.log.kraft_version
 
+    @property
+    def voters(self) -> VoterSet:
+        """The voters now, committed or not."""
+        return self._state.voters
+
+    @property
+    def has_uncommitted_voters(self) -> bool:
+        """True if this leader has written a change of the voters that is not committed."""
+        return self.is_leader and not self._state.is_voter_set_committed
+
+    @property
+    def raise_refusal(self) -> str | None:
+        """The reason why this leader cannot raise kraft.version now, None if it can."""
+        return raise_refusal(self._state)
+
+    @property
+    def voter_keys(self) -> tuple[ReplicaKey, ...]:
+        """Ids and directory ids of the voters, ascending."""
+        return self._state.voters.keys
+
+    def address_of(self, voter_id: NodeId) -> tuple[str, int] | None:
+        """Return host and port of a voter's controller listener; None if they are unknown."""
+        return _address(self.voters.endpoint(voter_id, self.config.default_listener))
+
+    @property
+    def leader_address(self) -> tuple[str, int] | None:
+        """Host and port of the leader's controller listener; None if they are unknown."""
+        return _address(self._state.leader_endpoint)
+
     def membership_before(self, end_offset: Offset) -> Membership:
         """Return level and voters for a snapshot that ends at `end_offset`."""
         return self._state.log.voter_history.before(end_offset)
@@ -272,7 +305,7 @@ class RaftCore:
             on_flushed(state, event)
         elif type(event) is TimeAdvanced:
             pass
-        elif type(event) is Propose:
+        elif type(event) is Propose or type(event) is RaiseKRaftVersion:
             self._on_propose(event)
         elif type(event) is RequestFailed:
             on_request_failed(state, event)
@@ -330,10 +363,16 @@ class RaftCore:
                 on_fetch_snapshot_request(state, token, request)
             case DescribeQuorumRequest():
                 state.answer(token, describe_quorum(state, event.wall_ms))
+            case _:
+                assert not isinstance(request, ApiVersionsRequest), f"not for a core {request=}"
+                on_reconfiguration(state, token, request)
 
-    def _on_propose(self, event: Propose) -> None:
+    def _on_propose(self, event: Propose | RaiseKRaftVersion) -> None:
         """Assign offsets at the log end; ignored unless this node leads the proposal's epoch."""
         if not self.can_propose(event.epoch):
+            return
+        if type(event) is RaiseKRaftVersion:
+            raise_level(self._state, event.level)
             return
         assert event.values, "a batch has records"
         log = self._state.log
@@ -407,3 +446,7 @@ def _note_restart(state: RaftState) -> None:
     elif type(role) is Candidate:
         text = f"this node was a candidate of epoch {role.epoch} before its restart"
         state.note_loss(Cause.NO_LEADER, text)
+
+
+def _address(endpoint: Endpoint | None) -> tuple[str, int] | None:
+    return None if endpoint is None else (endpoint.host, endpoint.port)

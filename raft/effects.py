@@ -12,6 +12,7 @@ import msgspec
 from raft.leader_loss import LeaderLoss
 from raft.messages import FetchRequest, RaftRequest, RaftResponse
 from raft.voter_history import Membership
+from raft.voters import VoterSet
 from wire.types import (
     Endpoint,
     LeaderAndEpoch,
@@ -43,6 +44,15 @@ class AppendLeaderChange(msgspec.Struct, frozen=True, kw_only=True):
     voters: tuple[NodeId, ...]
     granting_voters: tuple[NodeId, ...]
     membership: Membership | None = None
+
+
+class AppendVoters(msgspec.Struct, frozen=True, kw_only=True):
+    """Append one control batch with a VotersRecord, after a KRaftVersionRecord for a new level."""
+
+    base_offset: Offset
+    epoch: LeaderEpoch
+    voters: VoterSet
+    kraft_version: int | None = None
 
 
 class AppendBatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,6 +170,14 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     end_offset: Offset
 
 
+class VotersAppended(msgspec.Struct, frozen=True, kw_only=True):
+    """This leader has put a record of its own into the log: proposals go on at `end_offset`."""
+
+    epoch: LeaderEpoch
+    base_offset: Offset
+    end_offset: Offset
+
+
 class ShutdownComplete(msgspec.Struct, frozen=True):
     """The process may end: this node leads nothing, and its resignation is done."""
 
@@ -167,13 +185,14 @@ class ShutdownComplete(msgspec.Struct, frozen=True):
 PersistEffect = (
     PersistElection
     | AppendLeaderChange
+    | AppendVoters
     | AppendBatch
     | AppendFetched
     | TruncateLog
     | WriteSnapshotChunk
 )
 SendEffect = SendRequest | SendResponse | ReadAndSendFetch | ReadAndSendSnapshotChunk
-NotifyEffect = HighWatermarkAdvanced | LeaderChanged | Claimed | ShutdownComplete
+NotifyEffect = HighWatermarkAdvanced | LeaderChanged | Claimed | VotersAppended | ShutdownComplete
 
 
 class Effects(msgspec.Struct):

@@ -16,7 +16,7 @@ from raft.messages import (
 from raft.roles import Follower, Leader, Resigned
 from raft.state import RaftState
 from raft.vote import voter_key_error
-from wire.types import EPOCH_MAX, LeaderEpoch, NodeId, ReplicaKey
+from wire.types import EPOCH_MAX, Endpoint, LeaderEpoch, NodeId, ReplicaKey
 
 
 def on_begin_request(state: RaftState, reply_token: int, request: BeginQuorumEpochRequest) -> None:
@@ -27,8 +27,23 @@ def on_begin_request(state: RaftState, reply_token: int, request: BeginQuorumEpo
     if error == error_codes.NONE:
         named = request.leader_endpoints[0] if request.leader_endpoints else None
         state.observe(request.leader_id, request.leader_epoch, named)
+        if named is not None and state.is_dynamic:
+            _move_to(state, request.leader_id, named)
         error = voter_key_error(state, request.voter_id, request.voter_directory_id)
     state.answer_voter(reply_token, BeginQuorumEpochResponse, error)
+
+
+def _move_to(state: RaftState, leader_id: NodeId, named: Endpoint) -> None:
+    """Reach the followed leader by the endpoint that it names itself, if another is in use.
+
+    Within an epoch that one may be of an older record, or of a node that had it from one.
+    """
+    role, used = state.role, state.other_leader_endpoint
+    if not isinstance(role, Follower) or role.leader_id != leader_id:
+        return
+    if used is not None and (used.host, used.port) != (named.host, named.port):
+        state.request_manager.forget(leader_id)
+    role.leader_endpoint = named
 
 
 def on_end_request(state: RaftState, reply_token: int, request: EndQuorumEpochRequest) -> None:

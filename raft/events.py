@@ -59,6 +59,17 @@ class Propose(msgspec.Struct, frozen=True, kw_only=True):
     values: tuple[bytes, ...]
 
 
+@final
+class RaiseKRaftVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """Append the record of a new level, and that of the voters as they described themselves.
+
+    `RaftCore.raise_refusal` was None when this was decided.
+    """
+
+    epoch: LeaderEpoch
+    level: int
+
+
 class EpochStart(msgspec.Struct, frozen=True, gc=False):
     """An epoch and the offset of its first record in the log."""
 
@@ -157,6 +168,7 @@ Event = (
     | RequestFailed
     | LeaderUnreachable
     | Propose
+    | RaiseKRaftVersion
     | Appended
     | Flushed
     | SnapshotAdded

@@ -8,7 +8,7 @@ Source: KIP-595; apache/kafka: raft/.../KafkaRaftClient.java.
 """
 
 from raft import error_codes
-from raft.config import DISK_FULL_RETRY_MS
+from raft.config import BOOTSTRAP_ID_MAX, DISK_FULL_RETRY_MS
 from raft.effects import AppendFetched, TruncateLog
 from raft.events import Appended, Flushed
 from raft.fetch_leader import follow_voters, release_parked, update_high_watermark
@@ -49,28 +49,42 @@ def send_fetch(state: RaftState) -> None:
 
 
 def _destination(state: RaftState) -> NodeId | None:
-    """Return the leader, another voter while it backs off, or None (wake-up) while all back off."""
+    """Return the leader, another controller while it backs off, or None (wake-up) until later."""
     role, now_ms, requests = state.role, state.now_ms, state.request_manager
     leader_id = role.leader_id if type(role) is Follower else None
-    if leader_id is not None:
-        if requests.is_untouched(leader_id):
-            return leader_id
-        if requests.has_timed_out(leader_id, now_ms):
-            requests.forget(leader_id)
-        elif requests.is_ready(leader_id, now_ms):
-            return leader_id
-    ready = []
-    for voter_id in [voter.id for voter in state.others]:
-        ready_ms = state.request_manager.ready_at(voter_id, now_ms)
-        if ready_ms > now_ms:
-            state.wake_at(ready_ms)
-        elif voter_id != leader_id:
-            ready.append(voter_id)
-    if ready:
-        return ready[state.rng.randrange(len(ready))]
-    if leader_id is not None and state.request_manager.is_ready(leader_id, now_ms):
+    if leader_id is None:
+        return _other(state, None)
+    if requests.is_untouched(leader_id):
         return leader_id
-    return None
+    if requests.has_timed_out(leader_id, now_ms):
+        requests.forget(leader_id)
+    elif requests.is_ready(leader_id, now_ms):
+        return leader_id
+    elif requests.is_in_flight(leader_id):  # UpdateRaftVoter, whose answer comes first
+        state.wake_at(requests.ready_at(leader_id, now_ms))
+        return None
+    other_id = _other(state, leader_id)
+    if other_id is None and requests.is_ready(leader_id, now_ms):
+        return leader_id
+    return other_id
+
+
+def _other(state: RaftState, leader_id: NodeId | None) -> NodeId | None:
+    """Draw one of the controllers that are ready; None (wake-up) while all back off."""
+    ready = []
+    for node_id in _askable(state):
+        ready_ms = state.request_manager.ready_at(node_id, state.now_ms)
+        if ready_ms > state.now_ms:
+            state.wake_at(ready_ms)
+        elif node_id != leader_id:
+            ready.append(node_id)
+    return ready[state.rng.randrange(len(ready))] if ready else None
+
+
+def _askable(state: RaftState) -> list[NodeId]:
+    """Return the other voters, and the bootstrap controllers by their destination ids."""
+    bootstrap = [NodeId(BOOTSTRAP_ID_MAX - n) for n in range(len(state.config.bootstrap))]
+    return [*[voter.id for voter in state.others], *bootstrap]
 
 
 def _fetch_request(state: RaftState) -> FetchRequest:
@@ -125,6 +139,8 @@ def on_fetch_response(
             return False
         if response.snapshot_id.epoch > role.epoch:
             return False  # the log of this leader cannot hold such an epoch
+        if response.snapshot_id.offset <= 0:
+            return False  # 0-0 is never sent to others
         role.download = SnapshotDownload(response.snapshot_id)
     elif response.records:
         state.pending_append = PendingAppend(response.high_watermark)

@@ -22,6 +22,7 @@ from raft.progress import Progress, contacted, fetched, recent_observers
 from raft.quorum import majority, majority_offset
 from raft.roles import Leader
 from raft.state import ParkedFetch, RaftState
+from raft.voter_changes import note_commit
 from wire.types import LeaderEpoch, Offset, ReplicaKey
 
 
@@ -190,15 +191,22 @@ def _note_contact(state: RaftState, role: Leader, voter: ReplicaKey) -> None:
 def follow_voters(state: RaftState) -> None:
     """Track the replicas by the voter set of a record just written (KIP-853).
 
-    A promoted observer keeps its progress, a removed voter too, as an observer.
+    A promoted observer keeps its progress, a removed voter too, as an observer. A static voter that
+    has a directory from now on begins anew.
     """
     role = state.role
     assert type(role) is Leader, f"{role=}"
     assert not role.observers.keys() & role.progress.keys(), f"{role=}"
     known = role.observers | role.progress
     role.progress = {key: known.get(key, Progress()) for key in state.others}
-    role.observers = {key: seen for key, seen in known.items() if key not in role.progress}
+    assert len(role.progress) + state.is_voter == len(state.voters), f"{role=}"
+    replaced = {ReplicaKey(voter_id) for voter_id in state.voters.ids}
+    role.observers = {
+        key: seen for key, seen in known.items() if key not in role.progress and key not in replaced
+    }
     role.fetched_voters &= role.progress.keys()
+    # A sole voter waited for no fetch, and a new voter has not fetched as one yet.
+    role.check_quorum_deadline_ms = state.now_ms + state.config.check_quorum_ms
     update_high_watermark(state)
 
 
@@ -218,6 +226,7 @@ def update_high_watermark(state: RaftState) -> None:
     if not role.is_claimed:
         role.is_claimed = True
         state.effects.notify.append(Claimed(epoch=role.epoch, end_offset=state.log.end_offset))
+    note_commit(state)
     release_parked(state, 0)
 
 

@@ -75,6 +75,7 @@ def initial_role(
             epoch=stored.epoch,
             leader_id=stored.leader_id,
             voted_key=voted_key,
+            update_voter_ms=now_ms + config.fetch_timeout_ms,
             fetch_deadline_ms=now_ms + config.fetch_timeout_ms,
         )
     return Unattached(

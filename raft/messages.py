@@ -25,6 +25,10 @@ from wire.types import (
 
 __all__ = [
     "HIGH_WATERMARK_UNSUPPORTED",
+    "AddVoterRequest",
+    "AddVoterResponse",
+    "ApiVersionsRequest",
+    "ApiVersionsResponse",
     "BeginQuorumEpochRequest",
     "BeginQuorumEpochResponse",
     "DescribeQuorumRequest",
@@ -35,9 +39,14 @@ __all__ = [
     "FetchResponse",
     "FetchSnapshotRequest",
     "FetchSnapshotResponse",
+    "LeaderResponse",
     "RaftRequest",
     "RaftResponse",
+    "RemoveVoterRequest",
+    "RemoveVoterResponse",
     "ReplicaState",
+    "UpdateVoterRequest",
+    "UpdateVoterResponse",
     "VoteRequest",
     "VoteResponse",
 ]
@@ -89,6 +98,40 @@ class FetchSnapshotRequest(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes: int
 
 
+class AddVoterRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """AddRaftVoter 0-1; its time-out is not used, as in Kafka."""
+
+    cluster_id: str | None
+    voter_id: int
+    directory_id: DirectoryId | None
+    endpoints: tuple[Endpoint, ...]
+    ack_when_committed: bool = True
+
+
+class RemoveVoterRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """RemoveRaftVoter 0."""
+
+    cluster_id: str | None
+    voter_id: int
+    directory_id: DirectoryId | None
+
+
+class UpdateVoterRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """UpdateRaftVoter 0: a voter describes itself to the leader."""
+
+    cluster_id: str | None
+    current_leader_epoch: LeaderEpoch
+    voter_id: int
+    directory_id: DirectoryId | None
+    endpoints: tuple[Endpoint, ...]
+    kraft_version_min: int
+    kraft_version_max: int
+
+
+class ApiVersionsRequest(msgspec.Struct, frozen=True):
+    """ApiVersions, sent to a new voter for its range of kraft.version."""
+
+
 class DescribeQuorumRequest(msgspec.Struct, frozen=True, kw_only=True):
     """DescribeQuorum 0-2 of the metadata partition."""
 
@@ -138,6 +181,37 @@ class FetchSnapshotResponse(msgspec.Struct, frozen=True, kw_only=True):
     chunk: bytes = b""
 
 
+class AddVoterResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """Response to AddRaftVoter."""
+
+    error_code: int = 0
+    error_message: str | None = None
+
+
+class RemoveVoterResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """Response to RemoveRaftVoter."""
+
+    error_code: int = 0
+    error_message: str | None = None
+
+
+class UpdateVoterResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """Response to UpdateRaftVoter."""
+
+    error_code: int = 0
+    top_error_code: int = 0
+    leader_id: NodeId | None = None
+    leader_epoch: LeaderEpoch = LeaderEpoch(0)
+    leader_endpoint: Endpoint | None = None
+
+
+class ApiVersionsResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """Response to ApiVersions: the supported range of kraft.version; None if it is not named."""
+
+    error_code: int = 0
+    kraft_version: tuple[int, int] | None = None
+
+
 class ReplicaState(msgspec.Struct, frozen=True, kw_only=True):
     """One replica in DescribeQuorum; -1 where unknown; timestamps are wall clock ms."""
 
@@ -168,12 +242,24 @@ RaftRequest = (
     | FetchRequest
     | FetchSnapshotRequest
     | DescribeQuorumRequest
+    | AddVoterRequest
+    | RemoveVoterRequest
+    | UpdateVoterRequest
+    | ApiVersionsRequest
 )
-RaftResponse = (
+LeaderResponse = (
     VoteResponse
     | BeginQuorumEpochResponse
     | EndQuorumEpochResponse
     | FetchResponse
     | FetchSnapshotResponse
+    | UpdateVoterResponse
+)
+"""Responses of controllers to each other, which name the leader."""
+RaftResponse = (
+    LeaderResponse
     | DescribeQuorumResponse
+    | AddVoterResponse
+    | RemoveVoterResponse
+    | ApiVersionsResponse
 )

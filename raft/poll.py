@@ -11,7 +11,9 @@ from raft.leader_loss import Cause
 from raft.quorum import VoteResult
 from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from raft.state import RaftState
+from raft.update_voter import is_update_due, send_update_voter
 from raft.vote import become_prospective, decide, give_up_pre_vote, resign, send_votes
+from raft.voter_changes import expire_change
 from wire.types import LeaderEpoch
 
 ROLE_CHANGES_MAX = 8
@@ -43,6 +45,7 @@ def _poll_leader(state: RaftState, role: Leader) -> None:
 
     A leader that is no voter any more resigns when that is committed, one whose flush stalls too.
     """
+    expire_change(state, role)
     config = state.config
     if role.check_quorum_deadline_ms <= state.now_ms and not state.is_only_voter:
         silent_ms = state.now_ms - role.check_quorum_deadline_ms + config.check_quorum_ms
@@ -156,10 +159,14 @@ _TIMERS: Final[dict[type, Callable[[RaftState, Any], None]]] = {
 def _send(state: RaftState) -> None:
     """Send the requests of the role."""
     role = state.role
-    if type(role) is Follower or type(role) is Unattached:
+    if type(role) is Follower and is_update_due(state, role):
+        send_update_voter(state, role)
+    elif type(role) is Follower or type(role) is Unattached:
         send_fetch(state)
     elif type(role) is Leader:
         send_begin_epoch(state)
+        if role.voter_change is not None:
+            state.wake_at(role.voter_change.deadline_ms)
     elif type(role) is Resigned:
         send_end_epoch(state)
     else:

@@ -62,6 +62,11 @@ class RequestManager:
         """True if a request may be sent now; one that timed out is no longer in flight."""
         return self.ready_at(destination_id, now_ms) <= now_ms
 
+    def is_in_flight(self, destination_id: NodeId) -> bool:
+        """True if a request to the destination has no response yet, timed out or not."""
+        connection = self._by_id.get(destination_id)
+        return connection is not None and connection.correlation_id is not None
+
     def has_timed_out(self, destination_id: NodeId, now_ms: int) -> bool:
         """True if the request in flight has timed out."""
         connection = self._by_id.get(destination_id)

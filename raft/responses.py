@@ -10,21 +10,25 @@ from raft.events import RequestFailed, ResponseReceived
 from raft.fetch_follower import on_fetch_response
 from raft.leader_loss import Cause
 from raft.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
     BeginQuorumEpochResponse,
-    DescribeQuorumResponse,
     EndQuorumEpochResponse,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    LeaderResponse,
     RaftRequest,
-    RaftResponse,
+    UpdateVoterResponse,
     VoteRequest,
     VoteResponse,
 )
+from raft.reconfig import on_api_versions, on_api_versions_failed
 from raft.roles import Follower, Resigned
 from raft.snapshot_fetch import on_fetch_snapshot_response
 from raft.state import RaftState
+from raft.update_voter import on_update_response
 from raft.vote import on_pre_vote_unsupported, on_vote_response, start_first_election
 from wire.types import EPOCH_MAX, NodeId
 
@@ -33,17 +37,29 @@ _REFUSALS: Final = (error_codes.FENCED_LEADER_EPOCH, error_codes.NOT_LEADER_OR_F
 
 def on_response(state: RaftState, event: ResponseReceived) -> None:
     """Handle a response whose request is still in flight on its connection (INV-RPC-1)."""
-    source_id, requests = event.destination_id, state.request_manager
-    request = requests.take(source_id, event.correlation_id)
+    source_id = event.destination_id
+    request = state.request_manager.take(source_id, event.correlation_id)
     if request is None:
         return
     if type(state.role) is Resigned:
         state.role.tried.add(source_id)
-    is_possible = event.response.leader_epoch <= EPOCH_MAX
-    if is_possible and _handle(state, source_id, request, event.response):
-        requests.succeeded(source_id)
+    response = event.response
+    if type(response) is not FetchResponse:
+        if isinstance(response, ApiVersionsResponse):
+            _finish(state, source_id, is_success=on_api_versions(state, source_id, response))
+            return
+        assert isinstance(response, LeaderResponse), f"never asked of a controller {response=}"
+    is_possible = response.leader_epoch <= EPOCH_MAX
+    is_success = is_possible and _handle(state, source_id, request, response)
+    _finish(state, source_id, is_success=is_success)
+
+
+def _finish(state: RaftState, source_id: NodeId, *, is_success: bool) -> None:
+    """Make the destination ready, or back off."""
+    if is_success:
+        state.request_manager.succeeded(source_id)
     else:
-        requests.failed(source_id, state.now_ms)
+        state.request_manager.failed(source_id, state.now_ms)
 
 
 def on_request_failed(state: RaftState, event: RequestFailed) -> None:
@@ -54,16 +70,17 @@ def on_request_failed(state: RaftState, event: RequestFailed) -> None:
     if isinstance(state.role, Resigned):
         state.role.tried.add(event.destination_id)
     state.request_manager.failed(event.destination_id, state.now_ms)
+    if isinstance(request, ApiVersionsRequest):
+        on_api_versions_failed(state, event.destination_id, event.error_code)
     is_pre_vote = isinstance(request, VoteRequest) and request.pre_vote
     if is_pre_vote and event.error_code == error_codes.UNSUPPORTED_VERSION:
         on_pre_vote_unsupported(state)
 
 
 def _handle(
-    state: RaftState, source_id: NodeId, request: RaftRequest, response: RaftResponse
+    state: RaftState, source_id: NodeId, request: RaftRequest, response: LeaderResponse
 ) -> bool:
     """Handle a current response; return False to back off on its connection."""
-    assert type(response) is not DescribeQuorumResponse, "never asked of a peer"
     if response.top_error_code != error_codes.NONE:
         unsupported = response.top_error_code == error_codes.UNSUPPORTED_VERSION
         if unsupported and isinstance(request, VoteRequest) and request.pre_vote:
@@ -87,7 +104,7 @@ def _handle(
 
 
 def _stale(
-    state: RaftState, source_id: NodeId, request: RaftRequest, response: RaftResponse
+    state: RaftState, source_id: NodeId, request: RaftRequest, response: LeaderResponse
 ) -> bool:
     """Handle a response of a lower epoch; it may count as a voter without a known leader."""
     _note_leaderless(state, source_id, response)
@@ -95,7 +112,7 @@ def _stale(
 
 
 def _dispatch(
-    state: RaftState, source_id: NodeId, request: RaftRequest, response: RaftResponse
+    state: RaftState, source_id: NodeId, request: RaftRequest, response: LeaderResponse
 ) -> bool:
     """Pass a response of the current epoch to its handler; False = back off."""
     role = state.role
@@ -111,19 +128,23 @@ def _dispatch(
     if isinstance(response, FetchSnapshotResponse):
         assert isinstance(request, FetchSnapshotRequest), f"{request=}"
         return on_fetch_snapshot_response(state, source_id, request, response)
+    if isinstance(response, UpdateVoterResponse):
+        return on_update_response(state, response)
     assert isinstance(response, BeginQuorumEpochResponse | EndQuorumEpochResponse), f"{response=}"
     if isinstance(role, Resigned) and response.error_code == error_codes.NONE:
         role.unacknowledged.discard(source_id)
     return response.error_code == error_codes.NONE
 
 
-def _note_leaderless(state: RaftState, source_id: NodeId, response: RaftResponse) -> None:
+def _note_leaderless(state: RaftState, source_id: NodeId, response: LeaderResponse) -> None:
     """Count a voter that answers a Fetch without naming a leader (first election)."""
+    if source_id not in state.voters.by_id:
+        return
     if isinstance(response, FetchResponse) and response.leader_id is None:
         start_first_election(state, source_id)
 
 
-def _note_abdication(state: RaftState, source_id: NodeId, response: RaftResponse) -> None:
+def _note_abdication(state: RaftState, source_id: NodeId, response: LeaderResponse) -> None:
     """Note evidence when the followed leader answers that it no longer leads."""
     role = state.role
     if not isinstance(role, Follower) or source_id != role.leader_id:

@@ -11,6 +11,7 @@ import msgspec
 
 from raft.progress import Progress
 from raft.quorum import VoteTally
+from raft.voters import Voter
 from wire.types import Endpoint, LeaderEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 
 
@@ -53,6 +54,19 @@ class Candidate(msgspec.Struct, kw_only=True):
         return None
 
 
+class VoterChange(msgspec.Struct, frozen=True, kw_only=True):
+    """An AddRaftVoter or RemoveRaftVoter that is not committed."""
+
+    reply_token: int | None
+    """None: it was answered when its record was appended."""
+    added: Voter | None = None
+    """The new voter; None for a removal."""
+    is_answered_at_append: bool = False
+    record_offset: Offset | None = None
+    """Offset of its VotersRecord; None while the new voter has not answered ApiVersions."""
+    deadline_ms: int
+
+
 @final
 class Leader(msgspec.Struct, kw_only=True):
     """The leader of `epoch`, which starts at `epoch_start_offset`."""
@@ -68,6 +82,10 @@ class Leader(msgspec.Struct, kw_only=True):
     is_claimed: bool = False
     unflushed_since_ms: int | None = None
     """Time since which a flush is awaited; None if all that is written is durable."""
+    voter_change: VoterChange | None = None
+    """The change of the voters that is pending; a second one is refused."""
+    announced: dict[NodeId, Voter] = msgspec.field(default_factory=dict)
+    """Voters as they described themselves to this leader at kraft.version 0."""
 
     @property
     def voted_key(self) -> ReplicaKey | None:
@@ -92,6 +110,10 @@ class Follower(msgspec.Struct, kw_only=True):
     """As the leader was named; None at a start: then it is that of the voter set."""
     voted_key: ReplicaKey | None = None
     fetch_deadline_ms: int
+    update_voter_ms: int | None = None
+    """Earliest time at which this voter describes itself to the leader, if that is needed."""
+    has_updated_leader: bool = False
+    """True once this leader has taken the description."""
     has_fetched: bool = False
     """True after a successful fetch from this leader: pre-votes are rejected."""
     download: SnapshotDownload | None = None

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from raft import error_codes
-from raft.config import RaftConfig
+from raft.config import BOOTSTRAP_ID_MAX, RaftConfig
 from raft.effects import (
     Effects,
     HighWatermarkAdvanced,
@@ -22,7 +22,14 @@ from raft.effects import (
 from raft.epoch_cache import LogView
 from raft.evidence import FastElection
 from raft.leader_loss import Cause, LeaderLoss, loss_by_epoch, loss_of
-from raft.messages import FetchRequest, FetchResponse, RaftRequest, RaftResponse
+from raft.messages import (
+    AddVoterResponse,
+    FetchRequest,
+    FetchResponse,
+    RaftRequest,
+    RaftResponse,
+    RemoveVoterResponse,
+)
 from raft.requests import RequestManager
 from raft.roles import (
     Candidate,
@@ -176,7 +183,7 @@ class RaftState:
         """Endpoint of another node that leads: as it named it, else as a voter has it."""
         role = self.role
         named = role.leader_endpoint if isinstance(role, Follower | Prospective) else None
-        return named or self.voters.endpoint(role.leader_id)
+        return named or self.voters.endpoint(role.leader_id, self.config.default_listener)
 
     @property
     def is_dynamic(self) -> bool:
@@ -186,11 +193,13 @@ class RaftState:
     def endpoint_of(self, leader_id: NodeId, named: Endpoint | None) -> Endpoint | None:
         """Return the endpoint by which to follow a leader; `named` is that of the message.
 
-        Static voters follow each other alone: there the endpoint in a message is not used.
+        Static voters follow each other alone: there the endpoint in a message is not used, unless
+        by an observer, whose configuration may name others than the log that it has yet to fetch.
         """
-        if named is not None and self.is_dynamic:
-            return named
-        return self.voters.endpoint(leader_id)
+        known = self.voters.endpoint(leader_id, self.config.default_listener)
+        if self.is_dynamic or (known is None and not self.is_voter):
+            return named or known
+        return known
 
     def new_election_deadline_ms(self) -> int:
         """Return the expiry of an election timer that starts now."""
@@ -200,25 +209,33 @@ class RaftState:
         """True if a request names another cluster; one without cluster id is accepted."""
         return cluster_id is not None and cluster_id != self.config.cluster_id
 
-    def send_request(self, destination_id: NodeId, request: RaftRequest) -> None:
-        """Send to a destination that is ready."""
+    def send_request(
+        self, destination_id: NodeId, request: RaftRequest, endpoint: Endpoint | None = None
+    ) -> None:
+        """Send to a destination that is ready, by its own endpoint unless another is given."""
         config, now_ms = self.config, self.now_ms
         assert destination_id != config.node_id, f"{request=} to myself"
         correlation_id = self.request_manager.sent(destination_id, request, now_ms)
         self.wake_at(now_ms + config.request_timeout_ms)  # else a lost response stalls this node
+        if endpoint is None and (self.is_dynamic or destination_id not in self.voters.by_id):
+            endpoint = self._address_of(destination_id)
         self.effects.send.append(
             SendRequest(
                 destination_id=destination_id,
                 correlation_id=correlation_id,
                 request=request,
-                endpoint=self._address_of(destination_id) if self.is_dynamic else None,
+                endpoint=endpoint,
             )
         )
 
     def _address_of(self, destination_id: NodeId) -> Endpoint | None:
+        if destination_id < 0:
+            index, servers = BOOTSTRAP_ID_MAX - destination_id, self.config.bootstrap
+            assert 0 <= index < len(servers), f"{destination_id=} {servers=}"
+            return servers[index]
         if destination_id == self.role.leader_id:
             return self.other_leader_endpoint
-        return self.voters.endpoint(destination_id)
+        return self.voters.endpoint(destination_id, self.config.default_listener)
 
     def wake_at(self, at_ms: int) -> None:
         """Schedule a step at or before `at_ms`, at which a request is due."""
@@ -277,6 +294,7 @@ class RaftState:
         self.notify_leader()
         if isinstance(old, Leader):
             self.refuse_parked()
+            self._refuse_voter_change(old)
 
     def persist_election(self) -> None:
         """Persist the election (epoch, leader, vote) if it changed."""
@@ -322,6 +340,17 @@ class RaftState:
         parked, self.parked = self.parked, []
         for fetch in parked:
             self.answer(fetch.reply_token, self.fetch_refusal(error_codes.NOT_LEADER_OR_FOLLOWER))
+
+    def _refuse_voter_change(self, old: Leader) -> None:
+        """Answer the change of the voters that this node, a leader no more, can not complete.
+
+        Its record may be committed by the next leader all the same.
+        """
+        change = old.voter_change
+        if change is None or change.reply_token is None:
+            return
+        make = RemoveVoterResponse if change.added is None else AddVoterResponse
+        self.answer(change.reply_token, make(error_code=error_codes.NOT_LEADER_OR_FOLLOWER))
 
     def fetch_refusal(self, error_code: int) -> FetchResponse:
         """Make a Fetch response with an error and the current leader."""
@@ -378,6 +407,7 @@ class RaftState:
                 leader_id=leader_id,
                 leader_endpoint=endpoint,
                 voted_key=voted_key,
+                update_voter_ms=self.now_ms + self.config.fetch_timeout_ms,
                 fetch_deadline_ms=self.now_ms + self.config.fetch_timeout_ms,
             )
         )

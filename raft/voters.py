@@ -56,10 +56,12 @@ class VoterSet(msgspec.Struct, frozen=True):
         """True if the replica is a voter."""
         return self.key_of(key.id, key.directory_id) is not None
 
-    def endpoint(self, replica_id: NodeId | None) -> Endpoint | None:
-        """Return the default endpoint of the voter with this id; None without one."""
+    def endpoint(self, replica_id: NodeId | None, listener: str = "") -> Endpoint | None:
+        """Return the endpoint of the voter with this id: of the listener, else the first."""
         voter = None if replica_id is None else self.by_id.get(replica_id)
-        return voter.endpoints[0] if voter is not None and voter.endpoints else None
+        if voter is None or not voter.endpoints:
+            return None
+        return listener_endpoint(voter.endpoints, listener) or voter.endpoints[0]
 
     def others(self, node_id: NodeId) -> tuple[ReplicaKey, ...]:
         """Return the voters with other ids than `node_id`, ascending."""
@@ -71,6 +73,11 @@ class VoterSet(msgspec.Struct, frozen=True):
         assert node_id != lost_leader_id, f"{node_id=} cannot have lost itself"
         standing = [voter_id for voter_id in self.ids if voter_id != lost_leader_id]
         return standing.index(node_id)
+
+
+def listener_endpoint(endpoints: tuple[Endpoint, ...], listener: str) -> Endpoint | None:
+    """Return the endpoint of a listener, None without one."""
+    return next((each for each in endpoints if each.listener == listener), None)
 
 
 def voter_set(voters: tuple[Voter, ...]) -> VoterSet:

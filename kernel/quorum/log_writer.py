@@ -10,7 +10,9 @@ voter keeps them here in order, writes nothing after them, and retries every `RE
 truncations and the installation of a complete snapshot get their blocks from the reserve; without
 it the node stops.
 
-Fetched records that finalize an unsupported kraft.version are not written: the node ends.
+Fetched records that finalize an unsupported kraft.version are not written: the node ends. Of others
+the voters and levels are given to the core with the append; a batch whose voters cannot be read is
+refused like a damaged one.
 """
 
 from collections import deque
@@ -19,22 +21,27 @@ from typing import Final
 from msgspec.structs import replace
 
 from kernel.effects import Effect, Exit, Log, LogLevel, RunFlush
-from kernel.kraft_version import unsupported_kraft_version
+from kernel.kraft_version import unsupported_level
 from kernel.quorum.snapshot_download import SnapshotDownloads
-from kernel.quorum.voter_records import epoch_start_batch, voter_records
+from kernel.quorum.voter_records import control_batch_of, voter_records
+from metadata.schema import MetadataRecordError
 from network.clock import Clock
 from network.timers import FULL_DISK
 from raft import effects as raft
 from raft import events
 from raft.core import RaftCore
+from raft.voter_history import KRaftVersionAt, VoterRecord
 from storage.checkpoints.epoch_checkpoint import EpochEntry
 from storage.errors import OutOfSpaceError
 from storage.log_dir.quorum_state_file import ElectionState, QuorumStateFile
+from storage.logs.control_batches import control_batches_in
 from storage.logs.flush_plan import FlushPlan
 from storage.logs.log import AppendInfo
 from storage.logs.log import Log as StoredLog
 from storage.space_reserve import SpaceReserve
+from storage.vfs import parent
 from wire.batches.batch import encode_batch, iterate_batches
+from wire.errors import CorruptBatchError
 from wire.types import LeaderEpoch, Offset
 
 RETRY_MS: Final = 500
@@ -133,14 +140,12 @@ class LogWriter:
                 now_ms = self._clock.wall_ms
                 batch = encode_batch(effect.values, effect.base_offset, effect.epoch, now_ms)
                 return self._append_own(batch, effect.base_offset, core)
-            case raft.AppendLeaderChange():
-                start = epoch_start_batch(effect, self._clock.wall_ms)
-                appended = self._append_own(start, effect.base_offset, core)
-                records = voter_records(iterate_batches(start))
-                return replace(appended, voter_records=tuple(records))
+            case raft.AppendLeaderChange() | raft.AppendVoters():
+                return self._append_control(effect, core)
             case raft.PersistElection():
                 self._quorum_state.write(
-                    ElectionState(effect.epoch, effect.leader_id, effect.voted_key)
+                    ElectionState(effect.epoch, effect.leader_id, effect.voted_key),
+                    core.kraft_version,
                 )
                 return None
             case raft.TruncateLog():
@@ -154,18 +159,44 @@ class LogWriter:
 
     def _append_fetched(self, effect: raft.AppendFetched, core: RaftCore) -> events.Event:
         assert effect.base_offset == self.log.end_offset, f"{effect.base_offset=}"
+        try:
+            records = tuple(voter_records(control_batches_in(effect.records)))
+        except (MetadataRecordError, CorruptBatchError) as error:
+            end_offset, last_epoch = self.log.end_offset, self.log.last_epoch
+            refused = AppendInfo(end_offset, end_offset, last_epoch, stopped=str(error))
+            return self._fetched(refused, (), core)
+        level = max([each.level for each in records if isinstance(each, KRaftVersionAt)], default=0)
         name = f"fetched at offset {effect.base_offset}"
-        unsupported = unsupported_kraft_version(effect.records, self.log.directory, name)
+        unsupported = unsupported_level(level, parent(self.log.directory), name)
         if unsupported is not None:
             self._effects.append(Log(LogLevel.ERROR, "unsupported", {"error": unsupported}))
             self._effects.append(Exit(1, unsupported))
             return self._refused(effect, core)
         appended = self.log.append_fetched(effect.records, effect.epoch)
+        self.needs_flush = True
+        return self._fetched(appended, records, core)
+
+    def _fetched(
+        self, appended: AppendInfo, records: tuple[VoterRecord, ...], core: RaftCore
+    ) -> events.Appended:
+        """Return the event of fetched batches, with the voters and levels of those appended."""
         if appended.stopped is not None:
             fields = {"reason": appended.stopped, "log_end_offset": appended.end_offset}
             self._effects.append(Log(LogLevel.WARN, "fetched_batches_refused", fields))
-        self.needs_flush = True
-        return self._appended(appended, core)
+        event = self._appended(appended, core)
+        if not records:
+            return event
+        start, end = appended.base_offset, appended.end_offset
+        kept = tuple([record for record in records if start <= record.offset < end])
+        return replace(event, voter_records=kept)
+
+    def _append_control(
+        self, effect: raft.AppendLeaderChange | raft.AppendVoters, core: RaftCore
+    ) -> events.Appended:
+        """Append a control batch of this leader; its voters and levels are in the event."""
+        batch = control_batch_of(effect, self._clock.wall_ms)
+        appended = self._append_own(batch, effect.base_offset, core)
+        return replace(appended, voter_records=tuple(voter_records(iterate_batches(batch))))
 
     def _append_own(self, batch: bytes, base_offset: Offset, core: RaftCore) -> events.Appended:
         appended = self.log.append(batch, base_offset)

@@ -7,6 +7,7 @@ It owns the loader, because on a leader the committed image is the one that the 
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from kernel.decoding import ReadBatches
@@ -24,13 +25,24 @@ from network.peers import Answered
 from network.timers import CONTROLLER, NEVER_MS
 from quorum_controller.controller import Controller
 from quorum_controller.result import ControllerRequest, Output, Pending, Proposal, RequestContext
+from quorum_controller.services import QuorumFacts
 from raft import effects as raft
+from wire.api_keys import UPDATE_FEATURES
 from wire.types import LeaderEpoch, Offset
 
 READ_BYTES_MAX: Final = 4 * 1024 * 1024
 """Limit of one read of the log while committed records are applied."""
-Propose = Callable[[LeaderEpoch, tuple[bytes, ...]], None]
-"""A function that proposes values in an epoch; dropped if the epoch is over."""
+
+
+class QuorumPort(msgspec.Struct, frozen=True):
+    """Requests of the controller to raft, dropped if the epoch is over by then; and questions."""
+
+    propose: Callable[[LeaderEpoch, tuple[bytes, ...]], None]
+    """Propose values in an epoch."""
+    raise_kraft_version: Callable[[LeaderEpoch, int], None]
+    """Raise the level in an epoch, behind the proposals so far."""
+    facts: Callable[[], QuorumFacts]
+    """Return level and voters."""
 
 
 class MetadataState:
@@ -44,7 +56,7 @@ class MetadataState:
         clock: Clock,
         effects: list[Effect],
         *,
-        propose: Propose,
+        quorum: QuorumPort,
         publish: Callable[[Image, MetadataDelta], None],
         read_batches: ReadBatches,
     ) -> None:
@@ -52,7 +64,7 @@ class MetadataState:
         self.controller = controller
         self._writer = writer
         self._log = writer.log
-        self._propose_batch = propose
+        self._quorum = quorum
         self._clock = clock
         self._timers = clock.timers
         self._effects = effects
@@ -84,6 +96,8 @@ class MetadataState:
     ) -> None:
         """Submit a request to the controller of this node, active or not."""
         assert self.controller is not None, "this node is no controller"
+        if api_key == UPDATE_FEATURES:
+            self.controller.quorum = self._quorum.facts()
         token = self._replies.expect(answered)
         request = ControllerRequest(
             api_key=api_key,
@@ -105,6 +119,9 @@ class MetadataState:
         assert self.controller is not None, "its output"
         due_ms = self.controller.next_deadline_ms()
         self._timers.at_ms[CONTROLLER] = NEVER_MS if due_ms is None else due_ms
+        if output.kraft_version is not None:
+            assert self.controller.epoch is not None, "only an active controller raises it"
+            self._quorum.raise_kraft_version(self.controller.epoch, output.kraft_version)
         for proposal in output.proposals:
             self._propose(proposal)
         for answer in output.answers:
@@ -118,7 +135,7 @@ class MetadataState:
             record_codec.encode(record, record_version(record, level))
             for record in proposal.records
         )
-        self._propose_batch(proposal.epoch, values)
+        self._quorum.propose(proposal.epoch, values)
 
     # ---- notifications of raft ---------------------------------------------------------------
 
@@ -161,6 +178,14 @@ class MetadataState:
             has_open_transaction=has_open_transaction,
         )
         self._take(output)
+
+    def on_voters_appended(self, effect: raft.VotersAppended) -> None:
+        """Let the controller go on behind a record that is not its own."""
+        controller = self.controller
+        assert controller is not None, "only a controller can be elected"
+        if controller.is_active:
+            assert controller.epoch == effect.epoch, f"{controller.epoch=} {effect=}"
+            controller.skip(effect.base_offset, effect.end_offset)
 
     def on_high_watermark(self, effect: raft.HighWatermarkAdvanced) -> None:
         """Commit pending changes and answer their requests; `publish_committed` comes later."""

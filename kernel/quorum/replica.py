@@ -22,12 +22,17 @@ from raft import effects as raft
 from raft import events
 from raft.core import RaftCore
 from raft.messages import (
+    AddVoterRequest,
+    ApiVersionsResponse,
     DescribeQuorumResponse,
     FetchResponse,
     FetchSnapshotResponse,
     RaftRequest,
     RaftResponse,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
 )
+from raft.voter_history import Membership
 from storage.errors import OffsetOutOfRangeError
 from storage.log_dir.snapshot_files import SnapshotFiles
 from wire.errors import ErrorCode
@@ -45,6 +50,10 @@ GROUPED_BYTES_MAX: Final = 256 * 1024
 """Limits up to which the proposals of a step share a batch; a larger one has its own batch."""
 
 Notified = Callable[[raft.NotifyEffect], None]
+
+
+_APPENDING: Final = (AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest)
+"""Requests by which a leader may append a record of its own."""
 
 
 class Replica:
@@ -73,7 +82,7 @@ class Replica:
         self._timers = clock.timers
         self._notified = notified
         self._queue: deque[events.Event] = deque()
-        self._proposals: list[events.Propose] = []
+        self._proposals: list[events.Propose | events.RaiseKRaftVersion] = []
         self._is_draining = False
 
     @property
@@ -87,9 +96,18 @@ class Replica:
         return self._core.is_leader
 
     @property
+    def kraft_version(self) -> int:
+        """The level of kraft.version."""
+        return self._core.kraft_version
+
+    @property
     def flushed_end_offset(self) -> Offset:
         """End (exclusive) of the log that the core knows to be durable."""
         return self._core.flushed_end_offset
+
+    def membership_before(self, end_offset: Offset) -> Membership:
+        """Return level and voters for a snapshot that ends at `end_offset`."""
+        return self._core.membership_before(end_offset)
 
     def enqueue(self, event: events.Event) -> None:
         """Queue an event for the running or next `drain`."""
@@ -112,6 +130,8 @@ class Replica:
                 queue.extendleft(reversed(self._proposals))
                 self._proposals.clear()
             while queue:
+                if self._proposals and _may_append(queue[0]):
+                    break  # the offsets of the proposals are known already: they come first
                 effects = step(queue.popleft(), now_ms)
                 if effects.persist:
                     self._persist(effects.persist)
@@ -262,6 +282,10 @@ class Replica:
             ),
         )
 
+    def raise_kraft_version(self, epoch: LeaderEpoch, level: int) -> None:
+        """Let the core raise the level behind the proposals so far, in their order."""
+        self._proposals.append(events.RaiseKRaftVersion(epoch=epoch, level=level))
+
     def propose(self, epoch: LeaderEpoch, values: tuple[bytes, ...]) -> None:
         """Propose a batch to the core; dropped if the leadership is lost by then.
 
@@ -271,7 +295,7 @@ class Replica:
         proposals = self._proposals
         last = proposals[-1] if proposals else None
         if (
-            last is not None
+            type(last) is events.Propose
             and last.epoch == epoch
             and len(last.values) + len(values) <= GROUPED_RECORDS_MAX
             and sum(map(len, last.values)) + sum(map(len, values)) <= GROUPED_BYTES_MAX
@@ -279,3 +303,12 @@ class Replica:
             proposals[-1] = events.Propose(epoch=epoch, values=last.values + values)
         else:
             proposals.append(events.Propose(epoch=epoch, values=values))
+
+
+def _may_append(event: events.Event) -> bool:
+    """True for an event by which the core of a leader may append a record of its own."""
+    if isinstance(event, events.RequestReceived):
+        return isinstance(event.request, _APPENDING)
+    return isinstance(event, events.ResponseReceived) and isinstance(
+        event.response, ApiVersionsResponse
+    )

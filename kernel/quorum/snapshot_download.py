@@ -9,13 +9,16 @@ an unsupported kraft.version is refused as damage is, and the node ends.
 from collections.abc import Callable
 
 from kernel.effects import Effect, Exit, Log, LogLevel
-from kernel.kraft_version import unsupported_kraft_version
+from kernel.kraft_version import unsupported_level
 from kernel.quorum.snapshot_reading import DAMAGE, SnapshotReading
+from kernel.quorum.voter_records import membership_of
 from metadata.snapshot_loading import SnapshotLoading
 from raft.effects import WriteSnapshotChunk
 from raft.events import SnapshotInstalled, SnapshotRefused
+from raft.voter_history import Membership
 from storage.log_dir.snapshot_files import SnapshotFiles, SnapshotWriter, snapshot_name
 from storage.logs.log import Log as StoredLog
+from storage.vfs import parent
 from wire.types import OffsetAndEpoch
 
 Installed = Callable[[SnapshotLoading], None]
@@ -44,7 +47,7 @@ class SnapshotDownloads:
         self._files = files
         self._effects = effects
         self._download: tuple[OffsetAndEpoch, SnapshotWriter] | None = None
-        self._whole: SnapshotLoading | None = None
+        self._whole: tuple[SnapshotLoading, Membership] | None = None
         self._reading = reading
         self._installed = installed
 
@@ -65,9 +68,12 @@ class SnapshotDownloads:
             refused = self._keep(effect)
             if self._whole is None:
                 return refused
-        self._install(effect.snapshot_id, self._whole)
+        loading, membership = self._whole
+        self._install(effect.snapshot_id, loading)
         self._whole = None
-        return SnapshotInstalled(snapshot_id=effect.snapshot_id, generation=effect.generation)
+        return SnapshotInstalled(
+            snapshot_id=effect.snapshot_id, generation=effect.generation, membership=membership
+        )
 
     def _keep(self, effect: WriteSnapshotChunk) -> SnapshotRefused | None:
         """Write the chunk; after the last one rename the snapshot into place and set `_whole`.
@@ -81,19 +87,19 @@ class SnapshotDownloads:
             if not effect.done:
                 return None
             content = writer.read()
-            unsupported = unsupported_kraft_version(
-                content, self._log.directory, f"fetched {snapshot_name(effect.snapshot_id)}"
-            )
+            loading = self._reading.finish(effect.snapshot_id, content)
+            membership = membership_of(loading.control_records)
+            level, name = membership.kraft_version, snapshot_name(effect.snapshot_id)
+            unsupported = unsupported_level(level, parent(self._log.directory), f"fetched {name}")
             if unsupported is not None:
                 self._effects.append(Exit(1, unsupported))
                 return self._refuse(effect.snapshot_id, LogLevel.ERROR, "unsupported", unsupported)
-            loading = self._reading.finish(effect.snapshot_id, content)
             writer.freeze()
         except DAMAGE as error:
             event = "fetched_snapshot_damaged"
             return self._refuse(effect.snapshot_id, LogLevel.WARN, event, str(error))
         self._download = None
-        self._whole = loading
+        self._whole = loading, membership
         return None
 
     def _writer(self, effect: WriteSnapshotChunk) -> SnapshotWriter:

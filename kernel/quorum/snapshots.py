@@ -16,6 +16,7 @@ from kernel.quorum.log_writer import RETRY_MS
 from kernel.quorum.metadata_state import MetadataState
 from kernel.quorum.replica import Replica
 from kernel.quorum.snapshot_retention import SnapshotRetention
+from kernel.quorum.voter_records import membership_records
 from metadata.loader import Loader
 from metadata.snapshot import encode_snapshot, snapshot_records
 from metadata.snapshot_loading import SnapshotLoading
@@ -203,6 +204,7 @@ class Snapshots:
             epoch=snapshot_id.epoch,
             last_contained_timestamp_ms=image.provenance.timestamp_ms,
             timestamp_ms=self._clock.wall_ms,
+            control_records=membership_records(self._replica.membership_before(snapshot_id.offset)),
             pause_records=SLICE_RECORDS,
         )
         self._job = _Job(snapshot_id, writer, parts)

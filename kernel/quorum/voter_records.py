@@ -7,6 +7,8 @@ raft/.../internals/BatchAccumulator.java (`appendControlMessages`).
 from collections.abc import Iterable, Iterator
 
 from metadata.control_records import (
+    KRAFT_VERSION,
+    KRAFT_VOTERS,
     ControlRecord,
     KRaftVersion,
     KRaftVersionRange,
@@ -19,7 +21,8 @@ from metadata.control_records import (
     encode_control,
 )
 from metadata.control_records import Voter as WireVoter
-from raft.effects import AppendLeaderChange
+from metadata.schema import MetadataRecordError
+from raft.effects import AppendLeaderChange, AppendVoters
 from raft.voter_history import KRaftVersionAt, Membership, VoterRecord, VotersAt
 from raft.voters import Voter, VoterSet, voter_set
 from wire.batches.batch import Batch, encode_control_batch
@@ -40,6 +43,22 @@ def epoch_start_batch(effect: AppendLeaderChange, timestamp_ms: int) -> bytes:
     return encode_control_batch(records, effect.base_offset, effect.epoch, timestamp_ms)
 
 
+def control_batch_of(effect: AppendLeaderChange | AppendVoters, timestamp_ms: int) -> bytes:
+    """Return the control batch of an effect."""
+    if isinstance(effect, AppendLeaderChange):
+        return epoch_start_batch(effect, timestamp_ms)
+    return voters_batch(effect, timestamp_ms)
+
+
+def voters_batch(effect: AppendVoters, timestamp_ms: int) -> bytes:
+    """Return the one control batch of a change: a new level first, then the voters."""
+    level = effect.kraft_version
+    records: list[ControlRecord] = [] if level is None else [KRaftVersion(k_raft_version=level)]
+    records.append(_to_record(effect.voters))
+    encoded = [encode_control(record) for record in records]
+    return encode_control_batch(encoded, effect.base_offset, effect.epoch, timestamp_ms)
+
+
 def membership_records(membership: Membership) -> tuple[ControlRecord, ...]:
     """Return the control records of a membership, none at kraft.version 0: level, then voters."""
     if membership.kraft_version == 0:
@@ -50,11 +69,15 @@ def membership_records(membership: Membership) -> tuple[ControlRecord, ...]:
 
 
 def membership_of(records: Iterable[ControlRecord]) -> Membership:
-    """Return what the control records of a snapshot or of the 0-0 checkpoint say."""
+    """Return what the control records of a snapshot or of the 0-0 checkpoint say.
+
+    Raises:
+        MetadataRecordError: no quorum has such voters, or such a level.
+    """
     level, voters = 0, None
     for record in records:
         if isinstance(record, KRaftVersion):
-            level = record.k_raft_version
+            level = _level_of(record)
         elif isinstance(record, KRaftVoters):
             voters = _from_record(record)
     return Membership(level, voters)
@@ -64,15 +87,18 @@ def voter_records(batches: Iterable[Batch]) -> Iterator[VoterRecord]:
     """Yield what control batches of the log say about the voters, with offsets, ascending.
 
     Raises:
-        MetadataRecordError: a record is damaged.
-        CorruptBatchError: a batch is.
+        MetadataRecordError: a record is damaged, or no quorum has such voters or such a level.
+        CorruptBatchError: a batch is damaged.
     """
     for batch in batches:
         for index, view in enumerate(batch.records()):
-            record = decode_control(control_type(view.key), view.value)
+            number = control_type(view.key)
+            if number not in (KRAFT_VERSION, KRAFT_VOTERS):
+                continue
+            record = decode_control(number, view.value)
             offset = batch.header.base_offset + index
             if isinstance(record, KRaftVersion):
-                yield KRaftVersionAt(offset, record.k_raft_version)
+                yield KRaftVersionAt(offset, _level_of(record))
             elif isinstance(record, KRaftVoters):
                 yield VotersAt(offset, _from_record(record))
 
@@ -96,8 +122,19 @@ def _to_wire(voter: Voter) -> WireVoter:
     )
 
 
+def _level_of(record: KRaftVersion) -> int:
+    if record.k_raft_version < 0:
+        raise MetadataRecordError(f"kraft.version cannot be {record.k_raft_version}")
+    return record.k_raft_version
+
+
 def _from_record(record: KRaftVoters) -> VoterSet:
-    return voter_set(tuple(map(_from_wire, record.voters)))
+    """Return the voters of a record, which a peer or a file may have damaged."""
+    voters = tuple(map(_from_wire, record.voters))
+    ids = [voter.key.id for voter in voters]
+    if not ids or len(set(ids)) != len(ids) or min(ids) < 0:
+        raise MetadataRecordError(f"no quorum has the voters {ids}")
+    return voter_set(voters)
 
 
 def _from_wire(voter: WireVoter) -> Voter:

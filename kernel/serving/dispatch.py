@@ -6,7 +6,6 @@ not served closes its connection (wire/), and ApiVersions does not list it.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -32,7 +31,7 @@ from kernel.serving.controller_requests import ControllerRequests
 from kernel.serving.forwarding import Forwarding, is_not_controller, request_context
 from kernel.serving.log_dirs import LogDirs
 from kernel.serving.record_requests import RECORD_REQUESTS, refuse
-from metadata.features import supported_features
+from metadata.features import KRAFT_VERSION, supported_features
 from metadata.image import Image
 from metadata.node_configs import NodeConfigs
 from network.answers import Encoded
@@ -43,6 +42,7 @@ from quorum_controller.security.authorization import Caller, host_text
 from quorum_controller.security.delegation_tokens import NOT_ALLOWED
 from wire import api_keys
 from wire.api_keys import (
+    ADD_RAFT_VOTER,
     API_VERSIONS,
     CREATE_DELEGATION_TOKEN,
     DESCRIBE_CLUSTER,
@@ -52,13 +52,12 @@ from wire.api_keys import (
     ENVELOPE,
     EXPIRE_DELEGATION_TOKEN,
     METADATA,
+    REMOVE_RAFT_VOTER,
     RENEW_DELEGATION_TOKEN,
-    UPDATE_RAFT_VOTER,
 )
 from wire.api_table import Api, ListenerKind, api_versions_body, apis
 from wire.connections.connection import Request, parse_request
 from wire.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
-from wire.ids import node_number
 from wire.messages import codec
 from wire.messages.codec import Entity
 from wire.types import NodeId, Rng
@@ -68,7 +67,6 @@ if TYPE_CHECKING:
     from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
     from kio.schema.envelope.v0.request import EnvelopeRequest
 
-NO_TIME: Final = timedelta(0)
 API_VERSIONS_LEVEL_ZERO_SINCE: Final = 4
 API_VERSIONS_KEPT: Final = 16
 """Cached ApiVersions bodies: one for each kind of listener, version range and feature set."""
@@ -76,7 +74,7 @@ API_VERSIONS_KEPT: Final = 16
 FORWARDED: Final = (
     frozenset(key for key, handler in HANDLERS.items() if handler.is_forwarded)
     | frozenset(key for key, query in QUERIES.items() if query.on_broker is OnBroker.FORWARDED)
-    | {DESCRIBE_QUORUM}
+    | {DESCRIBE_QUORUM, ADD_RAFT_VOTER, REMOVE_RAFT_VOTER}
 )
 """APIs that a broker forwards and that an Envelope may carry."""
 ADDRESS_BYTES: Final = (4, 16)
@@ -102,7 +100,7 @@ SERVED: Final = {
     ListenerKind.CONTROLLER: RAFT_API_KEYS
     | SUBMITTED
     | QUERIED_ON_CONTROLLER
-    | {API_VERSIONS, ENVELOPE, DESCRIBE_CLUSTER, UPDATE_RAFT_VOTER},
+    | {API_VERSIONS, ENVELOPE, DESCRIBE_CLUSTER},
 }
 
 APIS: Final[dict[ListenerKind, dict[int, Api]]] = {
@@ -282,7 +280,8 @@ class Dispatch:
             answered(self._queried(client, request, is_broker=False))
         elif key == ENVELOPE:
             self._envelope(request.body, answered)
-        elif key == DESCRIBE_CLUSTER:
+        else:
+            assert key == DESCRIBE_CLUSTER, f"{key=} is served by nobody"
             leader_id = self._replica.leader.leader_id
             context = ResponseContext(
                 cluster_id=self._cluster_id,
@@ -298,9 +297,6 @@ class Dispatch:
                     request.api_version,
                 )
             )
-        else:
-            assert key == UPDATE_RAFT_VOTER, f"{key=} is served by nobody"
-            answered(self._update_raft_voter())
 
     # ---- Envelope ----------------------------------------------------------------------------
 
@@ -335,35 +331,22 @@ class Dispatch:
         context = request_context(inner, address, principal=principal, is_forwarded=True)
         self._controller.submit(inner.api_key, inner.body, answer, context)
 
-    # ---- ApiVersions, UpdateRaftVoter --------------------------------------------------------
+    # ---- ApiVersions -------------------------------------------------------------------------
 
     def _api_versions(self, client: Client, request: Request) -> Entity:
         if request.error is not None:
             refused: Entity = api_versions_body(self._apis[client.kind], error=request.error)
             return refused
         image = self._cache.image
-        finalized = tuple(item for item in sorted(image.features.items()) if item[1] > 0)
+        levels = dict(image.features.items())
+        kraft_version = self._replica.kraft_version
+        if kraft_version > 0:  # the level of raft's own records, which are in no image
+            levels[KRAFT_VERSION] = kraft_version
+        finalized = tuple(item for item in sorted(levels.items()) if item[1] > 0)
         # Older clients cannot read a range that begins at 0 (KAFKA-17011).
         is_old = request.api_version < API_VERSIONS_LEVEL_ZERO_SINCE
         body = _api_versions_of(client.kind, self._port, is_old, finalized)
         return replace(body, finalized_features_epoch=image.provenance.end_offset - 1)
-
-    def _update_raft_voter(self) -> Entity:
-        """Answer without error: followers of Kafka 4.3 send it even at kraft.version 0."""
-        new = codec.newest(UPDATE_RAFT_VOTER, "response")
-        leader = self._replica.leader
-        voter = None if leader.leader_id is None else self._config.voter(leader.leader_id)
-        error = ErrorCode.none if self._replica.is_leader else ErrorCode.not_leader_or_follower
-        return new.UpdateRaftVoterResponse(
-            throttle_time=NO_TIME,
-            error_code=error,
-            current_leader=new.CurrentLeader(
-                leader_id=node_number(leader.leader_id),
-                leader_epoch=leader.epoch,
-                host="" if voter is None else voter.host,
-                port=0 if voter is None else voter.port,
-            ),
-        )
 
 
 @lru_cache(API_VERSIONS_KEPT)

@@ -29,6 +29,7 @@ from node.configs.config_keys import (
 )
 from node.configs.listeners import (
     ADDRESS_LIMITS_KEY,
+    BOOTSTRAP_KEY,
     INSPECTION_KEY,
     advertised_listeners,
     bound_listeners,
@@ -37,6 +38,7 @@ from node.configs.listeners import (
     inspection_listener,
     inter_broker_listener,
     parse_address_limits,
+    parse_bootstrap_servers,
     parse_voters,
     split_list,
 )
@@ -128,6 +130,7 @@ def node_config(properties: Mapping[str, str], *, host_name: str = "localhost") 
         is_broker="broker" in roles,
         is_controller="controller" in roles,
         voters=voters,
+        bootstrap_servers=parse_bootstrap_servers(given.get(BOOTSTRAP_KEY, "")),
         controller_listener_names=controller_names,
         listeners=bound,
         advertised_listeners=advertised,
@@ -181,15 +184,6 @@ def _refuse_unsupported(given: Mapping[str, str]) -> None:
     for key, reason in reasons.items():
         if given.get(key):
             raise ConfigError.invalid(given[key], key, reason)
-    if given.get("controller.quorum.bootstrap.servers") and not given.get(
-        "controller.quorum.voters"
-    ):
-        raise ConfigError.invalid(
-            given["controller.quorum.bootstrap.servers"],
-            "controller.quorum.bootstrap.servers",
-            "voters that change at run time are not supported; list them in "
-            "controller.quorum.voters",
-        )
 
 
 def _check_by_schema(given: Mapping[str, str], keys: Sequence[str]) -> None:
@@ -279,10 +273,12 @@ def _voters(given: Mapping[str, str], node_id: NodeId, roles: tuple[str, ...]) -
     key = "controller.quorum.voters"
     voters = parse_voters(given.get(key, ""))
     if not voters:
-        raise ConfigError(
-            f"If using process.roles, {key} must contain a parseable set of controllers, "
-            "in the form {id}@{host}:{port},..."
-        )
+        if not given.get(BOOTSTRAP_KEY):
+            raise ConfigError(
+                f"If using process.roles, either {BOOTSTRAP_KEY} must contain the set of bootstrap "
+                f"controllers or {key} must contain a parseable set of controllers."
+            )
+        return voters
     ids = ",".join(str(voter.id) for voter in voters)
     is_listed = any(voter.id == node_id for voter in voters)
     if "controller" in roles and not is_listed:

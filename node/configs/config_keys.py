@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from broker.cleaning.cleaner_settings import CLEANER_KEYS
 from broker.replicas.topic_settings import VALIDATION_KEY, VERIFICATION_KEY
 from node.configs.consumer_group_config import CONSUMER_GROUP_KEYS
-from node.configs.listeners import ADDRESS_LIMITS_KEY, INSPECTION_KEY
+from node.configs.listeners import ADDRESS_LIMITS_KEY, BOOTSTRAP_KEY, INSPECTION_KEY
 from node.configs.record_keys import (
     LONG_MAX,
     OFFSETS_CODEC_KEY,
@@ -142,6 +142,7 @@ READ_BY_HAND: Final = frozenset(
         "broker.rack",
         "controller.listener.names",
         "controller.quorum.voters",
+        BOOTSTRAP_KEY,
         "delegation.token.secret.key",
         INSPECTION_KEY,
         "inter.broker.listener.name",

@@ -21,10 +21,12 @@ LISTENERS_KEY: Final = "listeners"
 ADVERTISED_KEY: Final = "advertised.listeners"
 PROTOCOL_MAP_KEY: Final = "listener.security.protocol.map"
 VOTERS_KEY: Final = "controller.quorum.voters"
+BOOTSTRAP_KEY: Final = "controller.quorum.bootstrap.servers"
 INSPECTION_KEY: Final = "inspection.listener"
 ADDRESS_LIMITS_KEY: Final = "max.connections.per.ip.overrides"
 # apache/kafka: clients/.../utils/Utils.java and server/.../EndPoint.scala uriParseExp
 LISTENER_PATTERN: Final = re.compile(r"([^:/]+)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,19})")
+SERVER_PATTERN: Final = re.compile(r"\[?([0-9a-zA-Z\-%._:]+)\]?:([0-9]{1,19})")
 VOTER_PATTERN: Final = re.compile(r"(-?[0-9]{1,19})@\[?([0-9a-zA-Z\-%._:]+)\]?:([0-9]{1,19})")
 
 
@@ -74,6 +76,25 @@ def parse_voters(value: str) -> tuple[Voter, ...]:
     if len(set(known)) != len(known):
         raise ConfigError.invalid(value, VOTERS_KEY, "two voters have the same address")
     return tuple(sorted(voters, key=lambda voter: voter.id))
+
+
+def parse_bootstrap_servers(value: str) -> tuple[tuple[str, int], ...]:
+    """Parse `host:port,...` of controllers, in the order given; empty for an empty value.
+
+    Raises:
+        ConfigError: an entry of another form.
+    """
+    servers: list[tuple[str, int]] = []
+    for entry in split_list(value):
+        match = SERVER_PATTERN.fullmatch(entry)
+        if match is None or not 1 <= int(match[2]) <= PORT_MAX:
+            what = "name" if match is None and ":" not in entry else "port"
+            raise ConfigError(
+                f"Failed to parse host {what} from {entry} for the configuration {BOOTSTRAP_KEY}. "
+                'Each entry should be in the form "{host}:{port}"'
+            )
+        servers.append((match[1], int(match[2])))
+    return tuple(servers)
 
 
 def parse_address_limits(value: str) -> tuple[tuple[str, int], ...]:

@@ -59,6 +59,7 @@ def node_config(settings: Settings, number: int) -> NodeConfig:
             fetch_bytes_max=settings.fetch_bytes_max,
             fetch_snapshot_bytes_max=settings.fetch_snapshot_bytes_max,
             request_timeout_ms=settings.request_timeout_ms,
+            announces_voter=False,  # the seeds are of a quorum without
         ),
         metadata_log=MetadataLogConfig(
             segment_bytes=settings.segment_bytes,

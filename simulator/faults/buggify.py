@@ -105,7 +105,7 @@ class Buggify:
 
     def _ask_few(self, core: RaftCore, effects: Effects, now_ms: int) -> None:
         """Send Vote and BeginQuorumEpoch to as many others as a majority needs; later to others."""
-        others = [number for number, _ in core.config.voters if number != core.config.node_id]
+        others = [number for number in core.voters.ids if number != core.config.node_id]
         needed = (len(others) + 1) // 2
         if needed == 0:
             return

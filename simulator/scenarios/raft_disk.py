@@ -5,6 +5,9 @@ from raft import events as ev
 from simulator.scenarios.raft_text import DAMAGED, Record, decode_records
 from wire.types import LeaderEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 
+Append = fx.AppendLeaderChange | fx.AppendVoters | fx.AppendBatch | fx.AppendFetched
+"""An effect that appends to the log."""
+
 
 class ScenarioDisk:
     """Durable state of a replica; a crash loses an unflushed end of the log.
@@ -24,10 +27,10 @@ class ScenarioDisk:
         self.partial_bytes = 0
         self.is_full = False
         """True while appends are refused; quorum-state is written all the same."""
-        self.stalled: list[fx.AppendLeaderChange | fx.AppendBatch] = []
+        self.stalled: list[fx.AppendLeaderChange | fx.AppendVoters | fx.AppendBatch] = []
         """Appends that a sole voter on a full disk makes later, in order."""
 
-    def stall(self, effect: fx.AppendLeaderChange | fx.AppendBatch) -> None:
+    def stall(self, effect: fx.AppendLeaderChange | fx.AppendVoters | fx.AppendBatch) -> None:
         """Keep an append for later."""
         self.stalled.append(effect)
 
@@ -60,15 +63,15 @@ class ScenarioDisk:
         position = offset - self.start_offset
         return self.records[position : position + count_max]
 
-    def append(
-        self, effect: fx.AppendLeaderChange | fx.AppendBatch | fx.AppendFetched
-    ) -> ev.Appended:
+    def append(self, effect: Append) -> ev.Appended:
         """Write a batch at the log end; the caller fills in the generation of the event."""
         base = self.end_offset
         assert effect.base_offset == base, f"{effect=} {base=}"
         match effect:
             case fx.AppendLeaderChange():
                 self.records.append((effect.epoch, f"LeaderChange({effect.leader_id})"))
+            case fx.AppendVoters():
+                self.records.append((effect.epoch, f"Voters{effect.voters.ids}"))
             case fx.AppendBatch():
                 self.records += [(effect.epoch, value.decode()) for value in effect.values]
             case fx.AppendFetched():

@@ -17,7 +17,7 @@ from raft.core import RaftCore
 from raft.state import RaftInvariantError
 from simulator.scenarios import raft_text as text
 from simulator.scenarios.command import ScenarioError
-from simulator.scenarios.raft_disk import ScenarioDisk
+from simulator.scenarios.raft_disk import Append, ScenarioDisk
 from simulator.scenarios.raft_text import Record
 from simulator.scenarios.scripted_rng import ScriptedRng
 from wire.types import (
@@ -261,7 +261,7 @@ class ScenarioQuorum:
                         snapshot_id=effect.snapshot_id, generation=effect.generation
                     )
                 ]
-            case fx.AppendLeaderChange() | fx.AppendBatch() | fx.AppendFetched():
+            case _:
                 return [self._append(replica, effect)]
 
     def make_space(self, replica: Replica) -> None:
@@ -280,9 +280,7 @@ class ScenarioQuorum:
             if isinstance(answer, ev.Appended) and not replica.flushes_by_hand:
                 self.flush_log(replica)
 
-    def _append(
-        self, replica: Replica, effect: fx.AppendLeaderChange | fx.AppendBatch | fx.AppendFetched
-    ) -> ev.Appended | ev.DiskFull:
+    def _append(self, replica: Replica, effect: Append) -> ev.Appended | ev.DiskFull:
         """Append to the disk of a replica, or refuse that because the disk is full."""
         disk = replica.disk
         if disk.is_full:
@@ -367,6 +365,8 @@ class ScenarioQuorum:
                     replica.losses.append(effect)
             case fx.Claimed():
                 self.say(replica, f"may act in epoch={effect.epoch} from {effect.end_offset}")
+            case fx.VotersAppended():
+                self.say(replica, f"goes on at {effect.end_offset}")
             case fx.ShutdownComplete():
                 self.say(replica, "may exit")
 

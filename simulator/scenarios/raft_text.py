@@ -141,8 +141,9 @@ def request_text(request: m.RaftRequest) -> str:
                 f"FetchSnapshot epoch={request.current_leader_epoch} "
                 f"snapshot={snapshot_text(request.snapshot_id)} position={request.position_bytes}"
             )
-        case m.DescribeQuorumRequest():
-            return "DescribeQuorum"
+        case _:
+            voter_id = getattr(request, "voter_id", None)
+            return kind_of(request) + ("" if voter_id is None else f" voter={voter_id}")
 
 
 def _watermark(high_watermark: int) -> str:
@@ -156,6 +157,14 @@ def response_text(response: m.RaftResponse, base_offset: int = 0) -> str:
     """An answer as text, without its sender and receiver; its records begin at `base_offset`."""
     if isinstance(response, m.DescribeQuorumResponse):
         return _describe_quorum_text(response)
+    if not isinstance(response, m.LeaderResponse):
+        error = f" error={ERROR_NAMES[response.error_code]}" if response.error_code else ""
+        return kind_of(response) + error
+    return _leader_response_text(response, base_offset)
+
+
+def _leader_response_text(response: m.LeaderResponse, base_offset: int) -> str:
+    """Answer of a controller to another one, with the leader that it names."""
     text = kind_of(response)
     if response.top_error_code:
         return f"{text} top_error={ERROR_NAMES[response.top_error_code]}"
@@ -181,7 +190,7 @@ def response_text(response: m.RaftResponse, base_offset: int = 0) -> str:
 
 def endpoint_text(response: m.RaftResponse) -> str:
     """Endpoint of the leader in an answer as text; empty when it names none."""
-    if isinstance(response, m.DescribeQuorumResponse) or response.leader_endpoint is None:
+    if not isinstance(response, m.LeaderResponse) or response.leader_endpoint is None:
         return ""
     endpoint = response.leader_endpoint
     return f" endpoint={endpoint.host}:{endpoint.port}"

@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
+from tests.kernel.dynamic import add_body, remove_body
 from tests.kernel.harness import CLUSTER_ID, World, create_topic_body
 from wire.api_keys import END_QUORUM_EPOCH
 from wire.errors import ErrorCode
@@ -279,14 +280,14 @@ def test_a_voter_that_describes_itself_is_accepted_though_voters_do_not_change()
 
 
 @pytest.mark.parametrize("listener", ["CONTROLLER", "PLAINTEXT"])
-def test_adding_and_removing_voters_is_not_offered(listener: str) -> None:
+def test_static_voters_are_neither_added_nor_removed(listener: str) -> None:
+    """The code and the text are those of Kafka 4.3.1."""
     world = ready_world(1)
-    new = codec.newest(18, "request")
-    body = new.ApiVersionsRequest(client_software_name="a", client_software_version="1")
-    answer = world.client(1, listener).call(18, body)
-    offered = {api.api_key for api in answer.api_keys}
-    assert 55 in offered
-    assert offered & {80, 81} == set()
+    for key, body, what in ((80, add_body(2), "adding"), (81, remove_body(1), "removing")):
+        answer = world.client(1, listener).call(key, body)
+        assert answer.error_code is ErrorCode.unsupported_version
+        text = f"Cluster doesn't support {what} voter because the kraft.version feature is 0"
+        assert answer.error_message == text
 
 
 def test_the_same_seed_gives_the_same_run() -> None:

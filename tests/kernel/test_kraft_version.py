@@ -1,7 +1,8 @@
-"""A folder of a quorum with dynamic voters (kraft.version 1, KIP-853) is refused and left as it is.
+"""The level and the voters of a folder: those of its records, else those of the configuration.
 
-Opened with static voters it would elect itself alone. Kafka's own folders: formatted with dynamic
-voters, raised to them while it ran, and static ones, which start as always.
+Opened with static voters a folder of dynamic ones (kraft.version 1, KIP-853) would elect itself
+alone. Kafka's own folders: formatted with dynamic voters, raised to them while it ran, and static
+ones. A folder of a level that is not known is refused and left as it is.
 """
 
 import random
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 
 from kernel import effects as out
 from kernel.events import Now
-from kernel.kraft_version import UnsupportedFeatureError, refuse_unsupported_kraft_version
+from kernel.kraft_version import UnsupportedFeatureError, checked_kraft_version
 from kernel.opening import open_storage, raft_core
 from kernel.quorum import log_writer
 from metadata.control_records import (
@@ -33,6 +34,7 @@ from metadata.snapshot import encode_snapshot
 from network.clock import Clock
 from raft.effects import AppendFetched, WriteSnapshotChunk
 from raft.events import SnapshotInstalled, SnapshotRefused
+from raft.voter_history import Membership
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.errors import CorruptFileError
 from storage.log_dir.bootstrap_checkpoint import (
@@ -66,7 +68,7 @@ VOTER = Voter(
     endpoints=(VoterEndpoint(name="CONTROLLER", host="1", port=9093),),
     k_raft_version_feature=KRaftVersionRange(min_supported_version=0, max_supported_version=1),
 )
-LEVEL_0, LEVEL_1 = KRaftVersion(k_raft_version=0), KRaftVersion(k_raft_version=1)
+LEVEL_0, LEVEL_1, LEVEL_2 = (KRaftVersion(k_raft_version=level) for level in range(3))
 VOTERS = KRaftVoters(voters=(VOTER,))
 CHANGE = LeaderChange(leader_id=NodeId(1))
 
@@ -105,7 +107,7 @@ def refusal(vfs: MemoryVfs, log_dir: str = "/data") -> str:
     assert (contents(vfs), vfs.operations) == (before, operations)
     text = str(refused.value)
     assert text.startswith(f"{log_dir}: kraft.version is finalized at ")
-    assert "supported is 0 to 0" in text
+    assert "supported is 0 to 1" in text
     assert "\n" not in text
     return text
 
@@ -129,21 +131,20 @@ DYNAMIC = [
 
 
 @pytest.mark.parametrize(("scenario", "name"), DYNAMIC)
-def test_each_file_of_a_dynamic_quorum_is_enough(scenario: str, name: str) -> None:
-    text = refusal(disk({name: recorded(scenario)[name]}))
-    assert f"finalized at 1 ({name})" in text
+def test_each_file_of_a_dynamic_quorum_tells_its_level(scenario: str, name: str) -> None:
+    assert checked_kraft_version(disk({name: recorded(scenario)[name]}), "/data") == 1
 
 
 @pytest.mark.parametrize("node", ["n1", "n2", "n3", "n101"])
 def test_the_folders_of_all_nodes_of_an_upgraded_quorum(node: str) -> None:
-    with pytest.raises(UnsupportedFeatureError, match=r"/log: kraft\.version is finalized at 1"):
-        refuse_unsupported_kraft_version(golden.load(f"kraft-upgrade/{node}"), "/log")
+    vfs = golden.load(f"kraft-upgrade/{node}")
+    assert checked_kraft_version(vfs, "/log") == 1
 
 
 @pytest.mark.parametrize("scenario", ["static-4.3.1", "static-3.9.1"])
 def test_static_folders_of_kafka_are_of_level_0(scenario: str) -> None:
-    refuse_unsupported_kraft_version(disk(recorded(scenario)), "/data")
-    refuse_unsupported_kraft_version(golden.load("static"), "/log")
+    assert checked_kraft_version(disk(recorded(scenario)), "/data") == 0
+    assert checked_kraft_version(golden.load("static"), "/log") == 0
 
 
 def test_a_static_folder_of_kafka_starts() -> None:
@@ -162,7 +163,7 @@ def test_a_static_folder_of_kafka_starts() -> None:
         ({BEGINNING: checkpoint(LEVEL_1, VOTERS)}, 1),
         ({BEGINNING: checkpoint(LEVEL_1)}, 1),
         ({BEGINNING: checkpoint(VOTERS)}, 1),
-        ({LATER: checkpoint(KRaftVersion(k_raft_version=2))}, 2),
+        ({LATER: checkpoint(LEVEL_2)}, 2),
         ({segment_name(0): control(0, CHANGE, LEVEL_1)}, 1),
         ({segment_name(0): control(0, CHANGE) + control(1, VOTERS)}, 1),
         ({segment_name(0): control(0, CHANGE), segment_name(1): control(1, LEVEL_1)}, 1),
@@ -171,7 +172,10 @@ def test_a_static_folder_of_kafka_starts() -> None:
     ],
 )
 def test_level_or_voters_anywhere(files: dict[str, bytes], level: int) -> None:
-    assert f"finalized at {level} (" in refusal(disk(files))
+    if level > 1:
+        assert f"finalized at {level} (" in refusal(disk(files))
+    else:
+        assert checked_kraft_version(disk(files), "/data") == level
 
 
 @pytest.mark.parametrize(
@@ -188,23 +192,23 @@ def test_level_or_voters_anywhere(files: dict[str, bytes], level: int) -> None:
     ],
 )
 def test_level_0_and_what_tells_none(files: dict[str, bytes]) -> None:
-    refuse_unsupported_kraft_version(disk(files), "/data")
+    assert checked_kraft_version(disk(files), "/data") == 0
 
 
 def test_a_folder_that_is_not_there_yet() -> None:
-    refuse_unsupported_kraft_version(disk({}), "/data")
+    assert checked_kraft_version(disk({}), "/data") == 0
     assert not disk({}).exists(FOLDER)
 
 
 def test_as_many_voters_as_any_quorum_has() -> None:
     far = VoterEndpoint(name="CONTROLLER", host="h" * 1_000, port=9093)
     many = KRaftVoters(voters=(replace(VOTER, endpoints=(far,)),) * 100)
-    refusal(disk({BEGINNING: checkpoint(many)}))
+    assert checked_kraft_version(disk({BEGINNING: checkpoint(many)}), "/data") == 1
 
 
 def test_the_bootstrap_checkpoint_counts() -> None:
     vfs = disk({"partition.metadata": b""})
-    write_bootstrap_checkpoint(vfs, "/data", checkpoint(LEVEL_1, VOTERS))
+    write_bootstrap_checkpoint(vfs, "/data", checkpoint(LEVEL_2))
     assert "(bootstrap.checkpoint)" in refusal(vfs)
 
 
@@ -215,7 +219,7 @@ def test_the_bootstrap_checkpoint_counts() -> None:
 def test_first_voters_that_cannot_be_read_are_damage(damage: Callable[[bytes], bytes]) -> None:
     vfs = disk({BEGINNING: damage(checkpoint(LEVEL_1, VOTERS))})
     with pytest.raises(CorruptFileError, match=BEGINNING):
-        refuse_unsupported_kraft_version(vfs, "/data")
+        checked_kraft_version(vfs, "/data")
 
 
 def test_a_changed_byte_in_a_control_batch_is_left_to_whoever_opens_the_log() -> None:
@@ -223,7 +227,7 @@ def test_a_changed_byte_in_a_control_batch_is_left_to_whoever_opens_the_log() ->
     batch[-1] ^= 1
     vfs = disk({segment_name(0): bytes(batch)})
     assert list(control_batches(vfs, FOLDER)) == []
-    refuse_unsupported_kraft_version(vfs, "/data")
+    assert checked_kraft_version(vfs, "/data") == 0
 
 
 @pytest.mark.parametrize(
@@ -310,17 +314,6 @@ def test_every_control_batch_is_found_however_little_is_read_at_once(window_byte
         ]
 
 
-def test_a_node_of_dynamic_voters_does_not_vote() -> None:
-    """Each node refuses to start; before, it opened as a quorum of one and committed alone."""
-    world = World(3)
-    for node in world.nodes.values():
-        golden.put(node.vfs, f"{FOLDER}/{BEGINNING}", checkpoint(LEVEL_1, VOTERS))
-    for node_id in world.nodes:
-        with pytest.raises(UnsupportedFeatureError):
-            world.start(node_id)
-        assert world.nodes[node_id].vfs.list(FOLDER) == [BEGINNING]
-
-
 def append_at_leader(monkeypatch: pytest.MonkeyPatch, world: World, *records: ControlRecord) -> int:
     """As a leader of other software would: one control batch, in the place of a proposed one."""
     leader = world.active()
@@ -337,8 +330,8 @@ def append_at_leader(monkeypatch: pytest.MonkeyPatch, world: World, *records: Co
     return leader
 
 
-@pytest.mark.parametrize("records", [(LEVEL_1, VOTERS), (LEVEL_1,), (VOTERS,), (CHANGE, LEVEL_1)])
-def test_followers_end_at_fetched_voters_and_keep_none_of_them(
+@pytest.mark.parametrize("records", [(LEVEL_2, VOTERS), (LEVEL_2,), (CHANGE, LEVEL_2)])
+def test_followers_end_at_a_fetched_level_and_keep_nothing_of_it(
     monkeypatch: pytest.MonkeyPatch, records: tuple[ControlRecord, ...]
 ) -> None:
     world = World(3)
@@ -352,8 +345,8 @@ def test_followers_end_at_fetched_voters_and_keep_none_of_them(
         exit_ = world.nodes[node_id].exit
         assert exit_ is not None
         assert exit_.code == 1
-        start = f"/data: kraft.version is finalized at 1 (fetched at offset {offset}), supported is"
-        assert exit_.reason.startswith(f"{start} 0 to 0: ")
+        start = f"/data: kraft.version is finalized at 2 (fetched at offset {offset}), supported is"
+        assert exit_.reason.startswith(f"{start} 0 to 1: ")
         assert "\n" not in exit_.reason
         (line,) = (log for log in world.nodes[node_id].logs if log.event == "unsupported")
         assert line.fields == {"error": exit_.reason}
@@ -372,7 +365,7 @@ def test_fetched_control_records_of_level_0_are_kept() -> None:
     assert opened.log.read(0, 1_000) == records
 
 
-@pytest.mark.parametrize("level", [0, 1])
+@pytest.mark.parametrize("level", [0, 1, 2])
 def test_a_fetched_snapshot_of_another_level_is_not_installed(level: int) -> None:
     vfs = disk({})
     effects: list[out.Effect] = []
@@ -389,13 +382,14 @@ def test_a_fetched_snapshot_of_another_level_is_not_installed(level: int) -> Non
     )
     event = opened.writer.downloads.write(chunk)
     refused = [effect for effect in effects if isinstance(effect, out.Exit)]
-    if level == 0:
+    if level < 2:
         assert isinstance(event, SnapshotInstalled)
+        assert event.membership == Membership(level)
         assert not refused
         return
     assert isinstance(event, SnapshotRefused)
     (exit_,) = refused
-    text = f"/data: kraft.version is finalized at 1 (fetched {LATER}), supported is 0 to 0: "
+    text = f"/data: kraft.version is finalized at 2 (fetched {LATER}), supported is 0 to 1: "
     assert exit_.code == 1
     assert exit_.reason.startswith(text)
     assert opened.log.end_offset == 0

@@ -44,7 +44,7 @@ def test_unsupported_features_are_named():
 def test_controllers_support_what_kafka_4_3_does_and_brokers_what_they_serve():
     others = {
         "eligible.leader.replicas.version": (0, 1),
-        "kraft.version": (0, 0),
+        "kraft.version": (0, 1),
         "metadata.version": (7, 30),
     }
     assert features.supported_features(is_controller=True) == {
@@ -77,7 +77,7 @@ def test_levels_of_a_release_are_those_of_kafkas_enums(level, others):
     found = features.release_levels(level)
     assert list(found) == ["metadata.version", *(f"{name}.version" for name in names)]
     assert tuple(found.values()) == (level, *others)
-    without = ("kraft.version", "share.version", "streams.version")
+    without = ("share.version", "streams.version")
     served = {name: 0 if name in without else n for name, n in found.items()}
     assert features.served_levels(level) == served
 

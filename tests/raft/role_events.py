@@ -335,6 +335,21 @@ ROWS: Final[dict[str, Row]] = {
     "timer or evidence on a full disk": Row(TIMERS + EVIDENCE, on_full_disk=True),
 }
 """The rows of the table, without that of an only voter."""
+VOTER: Final = {"cluster_id": "c", "voter_id": TWO, "directory_id": b"2" * 16}
+
+
+def description(epoch: int) -> m.UpdateVoterRequest:
+    """An UpdateRaftVoter of node 2."""
+    return m.UpdateVoterRequest(
+        **VOTER, current_leader_epoch=epoch, endpoints=(), kraft_version_min=0, kraft_version_max=1
+    )
+
+
+def late(request: m.RaftRequest) -> fx.SendRequest:
+    """A request that is not in flight any more."""
+    return fx.SendRequest(destination_id=TWO, correlation_id=-1, request=request)
+
+
 OTHERS: Final = Row(
     (
         lambda d: d.request(fetch(d.role.epoch)),
@@ -347,6 +362,12 @@ OTHERS: Final = Row(
         lambda d: d.step(ev.Propose(epoch=d.role.epoch, values=(b"v",))),
         lambda d: d.step(ev.SnapshotAdded(snapshot_id=OffsetAndEpoch(0, 0), log_start_offset=0)),
         lambda d: d.step(ev.DiskHasSpace()),
+        lambda d: d.request(m.AddVoterRequest(**VOTER, endpoints=())),
+        lambda d: d.request(m.RemoveVoterRequest(**VOTER)),
+        lambda d: d.request(description(d.role.epoch)),
+        lambda d: d.step(ev.RaiseKRaftVersion(epoch=d.role.epoch - 1, level=1)),
+        lambda d: d.respond(late(m.ApiVersionsRequest()), m.ApiVersionsResponse()),
+        lambda d: d.respond(late(description(d.role.epoch)), m.UpdateVoterResponse()),
         lambda d: d.run(1),
         lambda d: d.fail_all(codes.BROKER_NOT_AVAILABLE),
         lambda d: d.answer_all(error_code=codes.INVALID_REQUEST),

@@ -96,9 +96,10 @@ def test_the_rows_hold_every_event_and_every_message() -> None:
     for driven, event in cases:
         event(driven)
         seen |= driven.seen
-    answered_only = {"DescribeQuorumResponse"}
+    answered_only = {"DescribeQuorumResponse", "AddVoterResponse", "RemoveVoterResponse"}
+    sent_only = {"ApiVersionsRequest"}
     wanted = {kind for kinds in (Event, RaftRequest, RaftResponse) for kind in get_args(kinds)}
-    assert {kind.__name__ for kind in wanted - seen} == answered_only
+    assert {kind.__name__ for kind in wanted - seen} == answered_only | sent_only
 
 
 def test_the_rows_unite_to_the_table_of_transitions() -> None:

@@ -5,7 +5,8 @@ endpoint, if known (`node_endpoints`, not sent in older versions).
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol, TypeVar
+from datetime import timedelta
+from typing import Final, Protocol, TypeVar
 
 from wire.messages import codec
 from wire.types import METADATA_TOPIC_NAME, Endpoint, LeaderEpoch, NodeId, Offset, OffsetAndEpoch
@@ -55,6 +56,25 @@ class _Position(Protocol):
     def end_offset(self) -> int: ...
     @property
     def epoch(self) -> int: ...
+
+
+class _Listener(Protocol):
+    """Row of a listener."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+
+
+NO_TIME: Final = timedelta(0)
+
+
+def listeners_of(rows: Iterable[_Listener]) -> tuple[Endpoint, ...]:
+    """Return the endpoints of rows of listeners; names are upper case here."""
+    return tuple(Endpoint(row.name.upper(), row.host, row.port) for row in rows)
 
 
 def only(topics: "Sequence[_Partitions[_S]]") -> _S | None:

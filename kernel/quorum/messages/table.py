@@ -8,20 +8,28 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from kernel.quorum.messages import (
+    add_voter,
     begin_epoch,
     describe_quorum,
     end_epoch,
     fetch,
     fetch_snapshot,
+    remove_voter,
+    update_voter,
     vote,
+    voter_versions,
 )
 from raft import messages as raft
 from wire.api_keys import (
+    ADD_RAFT_VOTER,
+    API_VERSIONS,
     BEGIN_QUORUM_EPOCH,
     DESCRIBE_QUORUM,
     END_QUORUM_EPOCH,
     FETCH,
     FETCH_SNAPSHOT,
+    REMOVE_RAFT_VOTER,
+    UPDATE_RAFT_VOTER,
     VOTE,
 )
 
@@ -45,8 +53,8 @@ class Served(Protocol):
         ...
 
 
-class Sent(Served, Protocol):
-    """The module of a message that is also sent to peers."""
+class Sent(Protocol):
+    """The module of a message that is sent to peers."""
 
     @property
     def request_to_wire(self) -> Callable[[Any], object]:
@@ -65,8 +73,20 @@ SENT: Final[dict[int, Sent]] = {
     END_QUORUM_EPOCH: end_epoch,
     FETCH: fetch,
     FETCH_SNAPSHOT: fetch_snapshot,
+    UPDATE_RAFT_VOTER: update_voter,
+    API_VERSIONS: voter_versions,
 }
-SERVED: Final[dict[int, Served]] = {**SENT, DESCRIBE_QUORUM: describe_quorum}
+SERVED: Final[dict[int, Served]] = {
+    VOTE: vote,
+    BEGIN_QUORUM_EPOCH: begin_epoch,
+    END_QUORUM_EPOCH: end_epoch,
+    FETCH: fetch,
+    FETCH_SNAPSHOT: fetch_snapshot,
+    DESCRIBE_QUORUM: describe_quorum,
+    ADD_RAFT_VOTER: add_voter,
+    REMOVE_RAFT_VOTER: remove_voter,
+    UPDATE_RAFT_VOTER: update_voter,
+}
 RAFT_API_KEYS: Final = frozenset(SERVED)
 
 KEY_OF_REQUEST: Final[dict[type, int]] = {
@@ -75,8 +95,10 @@ KEY_OF_REQUEST: Final[dict[type, int]] = {
     raft.EndQuorumEpochRequest: END_QUORUM_EPOCH,
     raft.FetchRequest: FETCH,
     raft.FetchSnapshotRequest: FETCH_SNAPSHOT,
+    raft.UpdateVoterRequest: UPDATE_RAFT_VOTER,
+    raft.ApiVersionsRequest: API_VERSIONS,
 }
-"""API keys of the requests that the core sends; DescribeQuorum is not among them."""
+"""API keys of the requests that the core sends; those of tools are not among them."""
 
 KEY_OF_RESPONSE: Final[dict[type, int]] = {
     raft.VoteResponse: VOTE,
@@ -85,6 +107,9 @@ KEY_OF_RESPONSE: Final[dict[type, int]] = {
     raft.FetchResponse: FETCH,
     raft.FetchSnapshotResponse: FETCH_SNAPSHOT,
     raft.DescribeQuorumResponse: DESCRIBE_QUORUM,
+    raft.AddVoterResponse: ADD_RAFT_VOTER,
+    raft.RemoveVoterResponse: REMOVE_RAFT_VOTER,
+    raft.UpdateVoterResponse: UPDATE_RAFT_VOTER,
 }
 
 

@@ -107,7 +107,7 @@ class CoreTap:
     def _on_role(
         self, number: int, before: Role, core: RaftCore, kind: type, effects: Effects
     ) -> None:
-        after, is_sole = core.role, len(core.config.voters) == 1
+        after, is_sole = core.role, len(core.voters) == 1
         wrong = wrong_change(before, after, is_sole=is_sole)
         wrong = wrong or wrong_cause(before, after, kind, effects)
         if wrong is not None:

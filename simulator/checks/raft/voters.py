@@ -27,7 +27,7 @@ class VoterChecks:
         """Describe what is wrong with the voters as a node sees them, None if nothing is."""
         if self._ledger.voter_changes:
             return f"committed at {self._ledger.voter_changes}: a change of the static voters"
-        known = {int(voter) for voter, _ in core.config.voters}
+        known = set(map(int, core.voters.ids))
         if known != self._voters:
             return f"it knows the voters {sorted(known)}, not {sorted(self._voters)}"
         return self._wrong_with_role(machine.id, core)

@@ -195,7 +195,7 @@ def test_the_session_of_its_former_process_is_waited_for() -> None:
 @pytest.mark.parametrize(
     ("finalized", "text"),
     [
-        ({"kraft.version": 1}, "kraft.version is finalized at 1: this broker supports 0 to 0"),
+        ({"kraft.version": 2}, "kraft.version is finalized at 2: this broker supports 0 to 1"),
         ({"x.version": 2}, "x.version is finalized at 2: this broker supports 0 to 0"),
         (
             {METADATA_VERSION: 6},

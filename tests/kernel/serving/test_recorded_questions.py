@@ -24,22 +24,16 @@ NOT_SERVED = {
         },
         "records between brokers, deletion of records, log directories to choose": {21, 23, 34},
         "SASL: listeners are PLAINTEXT": {17, 36},
-        "kraft.version 1": {80, 81},
     },
     "controller": {
         "SASL: listeners are PLAINTEXT": {17, 36},
         "delegation tokens are described by brokers": {41},
-        "kraft.version 1": {80, 81},
     },
 }  # fmt: skip
 """APIs of Kafka 4.3.1 that ours does not list, by listener and reason."""
 NO_COORDINATOR = {"share.version", "streams.version"}
-OTHER_LEVELS = {
-    "broker": {"kraft.version", *NO_COORDINATOR},
-    "controller": {"kraft.version"},
-}
-"""Features that are 0 to 0 here, by listener: static voters; brokers coordinate
-groups of consumers alone."""
+OTHER_LEVELS: dict[str, set[str]] = {"broker": NO_COORDINATOR, "controller": set()}
+"""Features that are 0 to 0 here, by listener: brokers coordinate groups of consumers alone."""
 LEVEL_ZERO_SINCE = 4
 """Version of ApiVersions; older ones do not name features that begin at level 0."""
 

@@ -211,9 +211,30 @@ def test_refusals_of_a_broker(changes, message):
 def test_missing_keys():
     with pytest.raises(ConfigError, match=r'Missing required configuration "node.id"'):
         node_config(without(COMBINED, "node.id"))
-    moving = {"controller.quorum.bootstrap.servers": "h:1"}
-    with pytest.raises(ConfigError, match="voters that change at run time are not supported"):
-        node_config({**without(COMBINED, "controller.quorum.voters"), **moving})
+    moving = without(COMBINED, "controller.quorum.voters")
+    text = (
+        "If using process.roles, either controller.quorum.bootstrap.servers must contain the set "
+        "of bootstrap controllers or controller.quorum.voters must contain a parseable set"
+    )
+    with pytest.raises(ConfigError, match=text):
+        node_config(moving)
+    found = node_config({**moving, "controller.quorum.bootstrap.servers": "h:1, [::1]:65535"})
+    assert (found.voters, found.bootstrap_servers) == ((), (("h", 1), ("::1", 65535)))
+    assert node_config(COMBINED).bootstrap_servers == ()
+
+
+@pytest.mark.parametrize(
+    ("entry", "what"),
+    [("h", "name"), ("h:", "port"), (":1", "port"), ("h:0", "port"), ("h:65536", "port")],
+)
+def test_bootstrap_servers_that_are_refused(entry, what):
+    given = {**COMBINED, "controller.quorum.bootstrap.servers": f"a:1,{entry}"}
+    text = f"Failed to parse host {what} from {entry} for the configuration controller.quorum.boot"
+    with pytest.raises(ConfigError, match=text):
+        node_config(given)
+
+
+def test_the_rest_of_missing_keys():
     assert isinstance(node_config(without(COMBINED, "log.dirs")), NodeConfig)
 
 

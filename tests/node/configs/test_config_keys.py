@@ -57,6 +57,7 @@ CHANGES: dict[str, tuple[dict[str, str], str]] = {
     "broker.rack": (COMBINED, "r"),
     "controller.listener.names": (NAMED, "CONTROLLER,B"),
     "controller.quorum.voters": (COMBINED, "1@localhost:9093"),
+    "controller.quorum.bootstrap.servers": (COMBINED, "localhost:9093"),
     "cordoned.log.dirs": (COMBINED, "*"),
     "delegation.token.secret.key": (COMBINED, "s"),
     "inter.broker.listener.name": (NAMED, "B"),
