@@ -131,9 +131,8 @@ def test_the_new_group_protocol_works_with_a_kafka_broker_on_our_controller(tmp_
         assert producer.flush(30) == 0
         assert sorted(_consume(bootstrap)) == sorted(str(n).encode() for n in range(RECORD_COUNT))
         words = ("features", "--bootstrap-server", bootstrap)
-        refused = _run_ours(*words, "upgrade", "--release-version", "4.3")
-        assert refused.returncode == 1
-        assert "Invalid update version 1 for feature kraft.version" in refused.stdout
+        raised = _run_ours(*words, "upgrade", "--feature", "kraft.version=1")
+        assert raised.stdout == "kraft.version was upgraded to 1.\n"
         done = _run_ours(*words, "downgrade", "--feature", "share.version=0")
         assert done.stdout == "share.version was downgraded to 0.\n"
         text = (
@@ -144,22 +143,29 @@ def test_the_new_group_protocol_works_with_a_kafka_broker_on_our_controller(tmp_
 
 
 @pytest.mark.jvm
-def test_our_broker_names_what_keeps_it_out_of_a_dynamic_quorum(tmp_path: Path) -> None:
+def test_our_broker_follows_a_dynamic_quorum_of_kafka(tmp_path: Path) -> None:
     base = free_base_port()
     voters = {2: base + 1000}
     with _processes() as running:
         theirs = _properties(tmp_path, 2, voters, None)
-        lines = theirs.read_text().replace(
+        bootstrap = (
             f"controller.quorum.voters=2@127.0.0.1:{voters[2]}",
             f"controller.quorum.bootstrap.servers=127.0.0.1:{voters[2]}",
         )
-        theirs.write_text(lines)
+        theirs.write_text(theirs.read_text().replace(*bootstrap))
         kafka_peer.format_node(theirs, CLUSTER_ID, "--standalone")
         running.append(kafka_peer.start_node(theirs, tmp_path / "kafka.out"))
         wait_until(lambda: _leader([voters[2]]) == 2, 180, lambda: "no leader")
-        said = _refusal_of_our_broker(tmp_path, voters, base)
-        assert "kraft.version is finalized at 1" in said, said
-        assert "supported is 0 to 0" in said, "the records that it fetches end it, at once"
+        for node_id, port in ((102, base), (103, base + 1)):
+            ours = _properties(tmp_path, node_id, voters, port)
+            if node_id == 103:
+                ours.write_text(ours.read_text().replace(*bootstrap))
+            running.append(_start_ours(ours, tmp_path / f"ours{node_id}.out"))
+            admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 2})
+            topic = NewTopic(f"t{node_id}", 1, 1)
+            admin.create_topics([topic], request_timeout=60)[topic.topic].result(60)
+        (log,) = (tmp_path / "data103" / "__cluster_metadata-0").glob("*.log")
+        assert log.stat().st_size > 0
 
 
 @pytest.mark.jvm

@@ -12,10 +12,8 @@ from node.process import key_warnings
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "node" / "server_properties.jsonl"
 FILES = [json.loads(line) for line in GOLDEN.read_text().splitlines()]
-DYNAMIC = "voters that change at run time are not supported"
 SASL = "listener SASL uses SASL_PLAINTEXT, and only PLAINTEXT is supported"
 REFUSED = {("static-3.9.1", "n101"): SASL, ("static-4.3.1", "n101"): SASL}
-"""And all nodes of the dynamic quorum."""
 
 
 def name(file: dict[str, str]) -> str:
@@ -23,8 +21,6 @@ def name(file: dict[str, str]) -> str:
 
 
 def refusal(file: dict[str, str]) -> str | None:
-    if file["scenario"].startswith("dynamic"):
-        return DYNAMIC
     return REFUSED.get((file["scenario"], file["node"]))
 
 

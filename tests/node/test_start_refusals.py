@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from metadata.control_records import KRaftVersion
+from metadata.snapshot import encode_snapshot
 from node.configs.environment import CLUSTER_ID, DEFAULT_CLUSTER_ID
 from node.process import asked_cluster_id, run_node
+from wire.types import LeaderEpoch
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "metadata"
 PROPERTIES = """process.roles=controller
 node.id=1
 controller.listener.names=CONTROLLER
@@ -63,12 +65,16 @@ def test_an_empty_variable_is_one_that_is_not_set() -> None:
     assert asked_cluster_id({CLUSTER_ID: "x"}) == "x"
 
 
-def test_a_folder_of_dynamic_voters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As Kafka 4.3.1 formats it with --standalone or --initial-controllers."""
+def test_a_folder_of_a_later_level(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A level that is not known may keep the voters elsewhere."""
     log_dir, name = tmp_path / "log", "00000000000000000000-0000000000.checkpoint"
     folder = log_dir / "__cluster_metadata-0"
     folder.mkdir(parents=True)
-    (folder / name).write_bytes((GOLDEN / "dynamic-4.3.1" / name).read_bytes())
+    content = encode_snapshot(
+        (), level=25, epoch=LeaderEpoch(0), last_contained_timestamp_ms=0, timestamp_ms=0,
+        control_records=(KRaftVersion(k_raft_version=2),),
+    )  # fmt: skip
+    (folder / name).write_bytes(b"".join(content))
     said = refused(tmp_path, capsys, log_dir, "x")
-    assert said.startswith(f"{log_dir}: kraft.version is finalized at 1 ({name}), ")
-    assert "supported is 0 to 0" in said
+    assert said.startswith(f"{log_dir}: kraft.version is finalized at 2 ({name}), ")
+    assert "supported is 0 to 1" in said
