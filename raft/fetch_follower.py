@@ -24,7 +24,7 @@ def send_fetch(state: RaftState) -> None:
     role, log = state.role, state.log
     assert type(role) is Follower or type(role) is Unattached, f"{role=}"
     assert state.pending_append is None, "INV-APPEND-1"
-    held_end_offset = log.flushed_end_offset if state.is_voter else log.written_end_offset
+    held_end_offset = log.flushed_end_offset if state.acknowledges else log.written_end_offset
     if held_end_offset != log.end_offset:
         return
     paused_until_ms = state.fetch_paused_until_ms
@@ -149,7 +149,7 @@ def on_fetch_response(
                 base_offset=log.end_offset,
                 epoch=role.epoch,
                 records=response.records,
-                flush=state.is_voter,
+                flush=state.acknowledges,
             )
         )
     else:

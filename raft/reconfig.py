@@ -101,7 +101,7 @@ def _add_refusal(state: RaftState, request: AddVoterRequest) -> Refusal | None:
     refusal = _pending_refusal(state, "add voter request", "adding")
     if refusal is not None:
         return refusal
-    if request.voter_id in state.voters.by_id or request.voter_id == state.config.node_id:
+    if request.voter_id in state.voters.by_id:
         key = ReplicaKey(NodeId(request.voter_id), request.directory_id)
         text = f"is already part of the set of voters {keys_text(state.voters)}."
         return error_codes.DUPLICATE_VOTER, f"The voter id for {key_text(key)} {text}"

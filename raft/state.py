@@ -130,6 +130,15 @@ class RaftState:
         return self.config.can_vote and self.log.voters.is_voter(self.self_key)
 
     @property
+    def acknowledges(self) -> bool:
+        """True if this node's fetch offset has to be durable: a voter's, or that of one to be.
+
+        A controller of a dynamic quorum may become a voter by a record that it has yet to fetch,
+        and what it fetched before counts then (KAFKA-17332).
+        """
+        return self.is_voter or (self.config.can_vote and self.is_dynamic)
+
+    @property
     def is_voter_set_committed(self) -> bool:
         """True if the record that set the voters is below the high watermark."""
         offset = self.log.voter_history.latest_offset

@@ -19,7 +19,7 @@ _TAKEN = (error_codes.NONE, error_codes.UNSUPPORTED_VERSION)
 def is_update_due(state: RaftState, role: Follower) -> bool:
     """True if UpdateRaftVoter is to be sent now, instead of a Fetch."""
     due_ms = role.update_voter_ms
-    if due_ms is None or due_ms > state.now_ms or state.shutdown_deadline_ms is not None:
+    if due_ms is None or due_ms > state.now_ms:
         return False
     return _is_needed(state, role) and state.request_manager.is_untouched(role.leader_id)
 

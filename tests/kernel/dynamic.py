@@ -10,7 +10,7 @@ from kernel.quorum.voter_records import membership_records
 from metadata.snapshot import encode_snapshot
 from raft.voter_history import Membership
 from raft.voters import Voter, VoterSet, voter_set
-from tests.kernel.harness import World
+from tests.kernel.harness import World, directory_id
 from tests.storage import golden
 from wire.messages import codec
 from wire.types import DirectoryId, Endpoint, LeaderEpoch, NodeId, ReplicaKey
@@ -22,7 +22,12 @@ ADD, REMOVE, UPDATE, DESCRIBE = 80, 81, 82, 55
 
 def directory(node_id: int) -> DirectoryId:
     """The id that `World.start` gives to the only directory of a node."""
-    return DirectoryId(bytes([node_id]) * 16)
+    return directory_id(node_id)
+
+
+def directory_of(world: World, node_id: int) -> DirectoryId:
+    """The id that it gives next, or gave last."""
+    return directory_id(node_id, world.nodes[node_id].wipes)
 
 
 def key(node_id: int) -> ReplicaKey:

@@ -45,6 +45,11 @@ def config_of(node_id: int, voters: int = 3, **more: Any) -> NodeConfig:
     )
 
 
+def directory_id(number: int, wipes: int = 0) -> DirectoryId:
+    """The id of a log directory, another one after each wipe."""
+    return DirectoryId(bytes([number]) * 15 + bytes([(number + wipes) % 256]))
+
+
 @dataclass
 class Node:
     """One kernel with its disk; `kernel` is None while the process is down."""
@@ -53,6 +58,8 @@ class Node:
     vfs: MemoryVfs = field(default_factory=MemoryVfs)
     kernel: Kernel | None = None
     life: int = 0
+    wipes: int = 0
+    """How often it got a new disk; its directories have other ids then."""
     exit: out.Exit | None = None
     logs: list[out.Log] = field(default_factory=list)
     told: list[out.RecordsEffect] = field(default_factory=list)
@@ -101,7 +108,7 @@ class World:
         node.exit = None
         node.told.clear()
         paths = enumerate(node.config.log_dirs)
-        identities = {path: DirectoryId(bytes([node_id + 16 * i]) * 16) for i, path in paths}
+        identities = {path: directory_id(node_id + 16 * i, node.wipes) for i, path in paths}
         node.kernel = Kernel(
             node.config,
             node.vfs,

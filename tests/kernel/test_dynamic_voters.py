@@ -8,6 +8,8 @@ from msgspec.structs import replace
 
 from kernel.kraft_version import checked_kraft_version, read_voter_history
 from metadata.snapshot import decode_snapshot
+from raft.events import RequestReceived
+from raft.messages import FetchRequest, RemoveVoterRequest
 from raft.voter_history import KRaftVersionAt, Membership, VotersAt
 from raft.voters import VoterSet
 from tests.kernel.dynamic import (
@@ -259,6 +261,29 @@ def test_proposals_and_changes_of_voters_share_the_log():
         assert names <= set(world.kernel(node_id).cache.image.topic_id_by_name)
     ends = {world.kernel(n).core.log_end_offset for n in world.nodes}
     assert len(ends) == 1
+
+
+def test_a_change_that_comes_with_the_claim_is_behind_what_the_controller_proposes_then():
+    world = dynamic_world(3, 1, 2, 3)
+    world.start_all()
+    world.run_until(lambda: any(world.kernel(n).core.is_leader for n in world.alive))
+    leader = leader_of(world)
+    kernel, other = world.kernel(leader), next(n for n in (1, 2, 3) if n != leader)
+    end = kernel.core.log_end_offset
+    world.run_until(lambda: kernel.core.flushed_end_offset == end)
+    assert kernel.core.high_watermark is None
+    acknowledged = FetchRequest(
+        cluster_id=None, replica_id=other, replica_directory_id=directory(other),
+        current_leader_epoch=kernel.core.epoch, fetch_offset=end,
+        last_fetched_epoch=kernel.core.epoch, max_wait_ms=0, max_bytes=1, high_watermark=-1,
+    )  # fmt: skip
+    change = RemoveVoterRequest(cluster_id=None, voter_id=other, directory_id=directory(other))
+    for request in (acknowledged, change):
+        token = kernel.replica.replies.expect(lambda _: None)
+        kernel.replica.enqueue(RequestReceived(reply_token=token, request=request))
+    kernel.replica.drain()
+    assert kernel.core.voters.ids != (1, 2, 3)
+    assert kernel.state.controller.next_offset == kernel.core.log_end_offset
 
 
 @pytest.mark.parametrize("delay_ms", range(9))

@@ -234,3 +234,23 @@ def test_a_link_that_is_closed_forgets_its_pause_with_its_address():
     links.peers.set_address(2, ("b", 9))
     assert not any(isinstance(effect, ClosePeer) for effect in links.effects)
     assert links.send()
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"), [((), False), ((2,), True), ((2, 3), False), ((2, 3, 4, 5), False)]
+)
+def test_the_voters_whose_processes_are_gone_are_those_of_the_quorum(others, expected):
+    """As the log names them: the addresses have others too, and miss some."""
+    clock, effects = Clock(Now(1_000, 1_000)), []
+    known = {number: ("h", number) if number != 3 else None for number in others}
+    voters = known | ({1: None} if others else {})
+    peers = Peers(
+        {-2: ("bootstrap", 1), 9: ("gone", 9)}, 1, clock, effects, lambda: NOBODY, print,
+        voters=lambda: voters,
+    )  # fmt: skip
+    assert not peers.is_quorum_refused()
+    asked = [(e.host, e.port) for e in effects if isinstance(e, ConnectPeer)]
+    assert asked == [("h", number) for number in others if number != 3]
+    for effect in [e for e in effects if isinstance(e, ConnectPeer)][:1]:
+        peers.on_disconnected(effect.peer_id, refused=True)
+    assert peers.is_quorum_refused() == expected

@@ -460,3 +460,23 @@ def test_a_voter_without_a_directory_id_stops_a_raise():
     made._state.self_key = ReplicaKey(1)
     assert made.raise_refusal.endswith("the directory id of voter 1 is not known")
     assert "has not fenced" in core(2, history(1, 2, 3)).raise_refusal
+
+
+def test_a_change_ends_when_its_record_is_committed_not_when_the_one_before_is():
+    made = leader(1, 2)
+    made.step(ev.Propose(epoch=made.epoch, values=(b"v",)), made._state.now_ms)
+    appended(made)
+    assert is_written(made, ask(made, remove_request(2))) == 4
+    flushed_to = ev.Flushed(end_offset=4, epoch=made.epoch, generation=made.log_generation)
+    assert told(made.step(flushed_to, made._state.now_ms)) is None
+    assert (made.high_watermark, made.role.voter_change is None) == (4, False)
+    assert told(flushed(made)) == m.RemoveVoterResponse()
+
+
+def test_a_sole_leader_wakes_when_the_time_of_a_change_is_over():
+    made = sole_leader()
+    fetched(made, 4, 3)
+    asked(made)
+    deadline_ms = made.role.voter_change.deadline_ms
+    made.step(ev.TimeAdvanced(), made._state.now_ms + 1)
+    assert made.next_deadline_ms() == deadline_ms

@@ -14,8 +14,10 @@ from raft.voter_history import VoterHistory, VotersAt
 from raft.voters import Voter, VoterSet
 from tests.raft.test_dynamic_voters import (
     DIRECTORIES,
+    appended,
     begin,
     endpoint,
+    flushed,
     history,
     key,
     requests,
@@ -102,6 +104,7 @@ def test_a_voter_describes_itself_once_to_a_leader_that_takes_it(code):
     assert made.role.has_updated_leader == is_taken
     assert made.role.fetch_deadline_ms == (period_ms + 20 if is_taken else period_ms) + period_ms
     while not (found := requests(effects, m.FetchRequest)):
+        assert not effects.send, "one description in a period"
         effects = made.step(ev.TimeAdvanced(), made.next_deadline_ms())
     effects = fetch_answered(made, found[0], 2 * period_ms)
     assert bool(requests(effects, m.UpdateVoterRequest)) != is_taken
@@ -192,3 +195,58 @@ def test_a_snapshot_at_offset_0_is_never_fetched():
     )
     assert not requests(made.step(event, 1), m.FetchSnapshotRequest)
     assert made.role.download is None
+
+
+def test_a_bootstrap_controller_is_no_voter_of_the_first_election():
+    """It may be this very node, or one that another answer has been counted for."""
+    config = RaftConfig(
+        node_id=2, directory_id=DIRECTORIES[2], cluster_id="c", voters=(),
+        bootstrap=(endpoint(2), endpoint(3)),
+    )  # fmt: skip
+    made = RaftCore(config, rng=random.Random(1), now_ms=0, voter_history=history(1, 2, 3))
+    seen = set()
+    effects = made.step(ev.TimeAdvanced(), 0)
+    for _ in range(12):
+        for sent in requests(effects, m.FetchRequest):
+            seen.add(sent.destination_id)
+            if sent.destination_id > 0:
+                continue
+            response = m.FetchResponse(error_code=codes.NOT_LEADER_OR_FOLLOWER)
+            event = ev.ResponseReceived(
+                destination_id=sent.destination_id,
+                correlation_id=sent.correlation_id,
+                response=response,
+            )
+            made.step(event, made._state.now_ms)
+            assert made._state.fast_election.evidence is None
+        effects = made.step(ev.TimeAdvanced(), made.next_deadline_ms())
+    assert seen & {-2, -3}
+
+
+def fetching_after_append(can_vote):
+    config = RaftConfig(
+        node_id=4, directory_id=DIRECTORIES[4], cluster_id="c", voters=(), can_vote=can_vote
+    )
+    made = RaftCore(config, rng=random.Random(1), now_ms=0, voter_history=history(1, 2, 3))
+    made.step(ev.TimeAdvanced(), 0)
+    effects, _ = begin(made, 1, 1, (endpoint(1),))
+    (sent,) = requests(effects, m.FetchRequest)
+    response = m.FetchResponse(leader_id=1, leader_epoch=1, records=b"r", high_watermark=0)
+    event = ev.ResponseReceived(
+        destination_id=1, correlation_id=sent.correlation_id, response=response
+    )
+    (append,) = made.step(event, 1).persist
+    effects = appended(made, end=1)
+    return (
+        append.flush,
+        bool(requests(effects, m.FetchRequest)),
+        requests(flushed(made), m.FetchRequest),
+    )
+
+
+def test_a_controller_that_may_become_a_voter_acknowledges_what_it_has_flushed():
+    """KAFKA-17332: its fetch offset counts from the record on that adds it."""
+    flush, is_early, after = fetching_after_append(can_vote=True)
+    assert (flush, is_early, len(after)) == (True, False, 1)
+    flush, is_early, after = fetching_after_append(can_vote=False)
+    assert (flush, is_early, len(after)) == (False, True, 0)
