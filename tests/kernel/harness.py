@@ -59,7 +59,7 @@ class Node:
     kernel: Kernel | None = None
     life: int = 0
     wipes: int = 0
-    """How often it got a new disk; its directories have other ids then."""
+    """Number of its new disks; its directories have other ids on each."""
     exit: out.Exit | None = None
     logs: list[out.Log] = field(default_factory=list)
     told: list[out.RecordsEffect] = field(default_factory=list)

@@ -79,7 +79,7 @@ class Walk:
             self.change(act)
 
     def wipe(self, node_id: int) -> None:
-        """A new disk for a node that no set of a running one names: a majority keeps its records."""
+        """A new disk for a node that no voter set names: a majority keeps its records."""
         world, own = self.world, directory_of(self.world, node_id)
         known = [key for n in world.alive for key in world.kernel(n).core.voter_keys]
         known += [key for each in self.sets.values() for key in each][-5:]
