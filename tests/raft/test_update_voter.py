@@ -250,3 +250,18 @@ def test_a_controller_that_may_become_a_voter_acknowledges_what_it_has_flushed()
     assert (flush, is_early, len(after)) == (True, False, 1)
     flush, is_early, after = fetching_after_append(can_vote=False)
     assert (flush, is_early, len(after)) == (False, True, 0)
+
+
+def test_a_voter_that_was_heard_fetches_the_record_and_does_not_repeat_itself():
+    made, sent = following(own(), listeners=(endpoint(2, port=1),))
+    period_ms = made.config.fetch_timeout_ms
+    (sent,) = requests(fetch_answered(made, sent, period_ms), m.UpdateVoterRequest)
+    response = m.UpdateVoterResponse(leader_id=1, leader_epoch=1)
+    event = ev.ResponseReceived(
+        destination_id=1, correlation_id=sent.correlation_id, response=response
+    )
+    effects = made.step(event, period_ms + 1)
+    assert not requests(effects, m.UpdateVoterRequest)
+    (sent,) = requests(effects, m.FetchRequest)
+    effects = fetch_answered(made, sent, 2 * period_ms)
+    assert requests(effects, m.UpdateVoterRequest), "the record has not come"
