@@ -1,12 +1,13 @@
 """I15 and I19 refuse what was made up for them."""
 
 import pytest
-from msgspec.structs import replace
 
 from raft.events import EpochStart
 from raft.progress import Progress
 from raft.quorum import VoteTally
 from raft.roles import Candidate, Follower
+from raft.voter_history import VoterHistory
+from raft.voters import static_voters
 from simulator.checks.violation import Violation
 from tests.simulator.worlds import follower, leader, quiet_world
 from wire.batches.batch import encode_control_batch
@@ -93,8 +94,9 @@ def test_i15_a_leader_that_is_no_voter(world):
 def test_i15_a_changed_set(world):
     core = core_of(follower(world))
     world.scheduler.now_us += 1_000_000
-    core._state.config = replace(core.config, voters=core.config.voters[:2])
-    assert core.config.voters == core._state.config.voters
+    fewer = static_voters(core.config.voters[:2])
+    core._state.log._set_voters(VoterHistory(fewer))
+    assert core.voters == fewer
     assert "it knows the voters" in wrong_voters(world, follower(world))
 
 
