@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from kernel.config import Voter
-from node.errors import ConfigError
+from node.errors import ConfigError, shortened
 from wire.types import Endpoint, NodeId
 
 PORT_MAX: Final = 65535
@@ -90,7 +90,8 @@ def parse_bootstrap_servers(value: str) -> tuple[tuple[str, int], ...]:
         if match is None or not 1 <= int(match[2]) <= PORT_MAX:
             what = "name" if match is None and ":" not in entry else "port"
             raise ConfigError(
-                f"Failed to parse host {what} from {entry} for the configuration {BOOTSTRAP_KEY}. "
+                f"Failed to parse host {what} from {shortened(entry)} for the configuration "
+                f"{BOOTSTRAP_KEY}. "
                 'Each entry should be in the form "{host}:{port}"'
             )
         servers.append((match[1], int(match[2])))
