@@ -60,9 +60,17 @@ def _processes() -> Iterator[list[subprocess.Popen[bytes]]]:
             process.wait(30)
 
 
-def _start_ours(properties: Path, log: Path, *release: str) -> subprocess.Popen[bytes]:
+def _format_ours(properties: Path, *release: str) -> None:
     done = _run_ours("storage", "format", "-t", CLUSTER_ID, "-c", str(properties), *release)
     assert done.returncode == 0, done.stderr
+
+
+def _start_ours(properties: Path, log: Path, *release: str) -> subprocess.Popen[bytes]:
+    _format_ours(properties, *release)
+    return _start_formatted(properties, log)
+
+
+def _start_formatted(properties: Path, log: Path) -> subprocess.Popen[bytes]:
     with log.open("ab") as out:
         command = [sys.executable, "-m", "cli.main", "server", "start", str(properties)]
         return subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out)
@@ -153,14 +161,16 @@ def test_our_broker_follows_a_dynamic_quorum_of_kafka(tmp_path: Path) -> None:
             f"controller.quorum.bootstrap.servers=127.0.0.1:{voters[2]}",
         )
         theirs.write_text(theirs.read_text().replace(*bootstrap))
-        kafka_peer.format_node(theirs, CLUSTER_ID, "--standalone")
+        levels = ("-f", "share.version=0", "-f", "streams.version=0")  # as brokers of ours support
+        kafka_peer.format_node(theirs, CLUSTER_ID, "--standalone", *levels)
         running.append(kafka_peer.start_node(theirs, tmp_path / "kafka.out"))
         wait_until(lambda: _leader([voters[2]]) == 2, 180, lambda: "no leader")
         for node_id, port in ((102, base), (103, base + 1)):
             ours = _properties(tmp_path, node_id, voters, port)
+            _format_ours(ours)
             if node_id == 103:
                 ours.write_text(ours.read_text().replace(*bootstrap))
-            running.append(_start_ours(ours, tmp_path / f"ours{node_id}.out"))
+            running.append(_start_formatted(ours, tmp_path / f"ours{node_id}.out"))
             admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 2})
             topic = NewTopic(f"t{node_id}", 1, 1)
             admin.create_topics([topic], request_timeout=60)[topic.topic].result(60)
