@@ -80,13 +80,11 @@ class Kernel:
         directory_ids: id of every log directory, by path, from meta.properties.
         now: time at start.
         decoding: decoders that the driver chooses.
-        port: port to the records of this broker; None for a controller, and for a
-            broker in the simulator of metadata.
+        port: to the records of this broker; None without, as in the simulator of metadata.
 
     Raises:
         CorruptLogError, CorruptFileError: the disk is damaged.
-        UnsupportedFeatureError: names the finalized feature that is not supported, kraft.version
-            of the metadata log directory included.
+        UnsupportedFeatureError: names the finalized feature that is not supported.
     """
 
     def __init__(
