@@ -4,7 +4,7 @@ import os
 import sys
 from argparse import Namespace
 from base64 import b64decode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from cli.admin.controller_properties import read_properties_file
 from cli.admin.feature_table import check_level, parse_levels
 from cli.admin.scram import MECHANISMS, SALT_BYTES, Credential
 from cli.arguments import INT32_MAX, UsageError, shortened
+from cli.initial_controllers import initial_controllers, standalone_voters
 from cli.release_versions import new_cluster_levels
 from kernel.config import NodeConfig
 from kernel.formatting import FormatError, FormatRequest, format_directories
@@ -25,19 +26,30 @@ from metadata.features import KRAFT_VERSION, LEVEL_STARTS, metadata_version_name
 from metadata.image import METADATA_VERSION
 from metadata.records import FeatureLevelRecord, UserScramCredentialRecord
 from metadata.schema import Record
-from node.configs.config import read_config
+from node.configs.config import node_config, read_config
 from node.errors import ConfigError, StartError
 from node.identity import check_cluster_id
 from quorum_controller.security.scram import scram_keys
+from raft.voters import VoterSet
 from storage.errors import CorruptFileError
-from storage.log_dir.meta_properties import decode_uuid, encode_uuid, read_meta_properties
+from storage.log_dir.meta_properties import encode_uuid, read_meta_properties
 from storage.os_vfs import OsVfs
 from wire.random_ids import random_uuid
 
-DYNAMIC_FLAGS: Final = ("standalone", "initial_controllers", "no_initial_controllers")
+VOTERS_KEY: Final = "controller.quorum.voters"
+BOOTSTRAP_SERVERS_KEY: Final = "controller.quorum.bootstrap.servers"
 NO_VOTERS: Final = (
     "Because controller.quorum.voters is not set on this controller, you must specify one of the "
     "following: --standalone, --initial-controllers, or --no-initial-controllers."
+)
+STATIC_VOTERS: Final = (
+    "You cannot specify controller.quorum.voters and format the node with --initial-controllers or "
+    "--standalone. If you want to use dynamic quorum, please remove controller.quorum.voters and "
+    "specify controller.quorum.bootstrap.servers instead."
+)
+NEITHER: Final = (
+    "If using process.roles, either controller.quorum.bootstrap.servers must contain the set of "
+    "bootstrap controllers or controller.quorum.voters must contain a parseable set of controllers."
 )
 
 
@@ -61,12 +73,15 @@ def run(options: Namespace) -> int:
 
 
 def _format(options: Namespace) -> int:
-    config = _static_config(options)
+    config = _config(Path(options.config))
+    new_uuid = partial(random_uuid, SystemRandom())
+    voters = _initial_voters(options, config, new_uuid)
     check_cluster_id(options.cluster_id)
     features = new_cluster_levels(
         options.release_version,
         _feature_levels(options.feature),
         with_scram=bool(options.add_scram),
+        is_dynamic=not config.voters,
     )
     credentials = scram_records(options.add_scram)
     level = features[METADATA_VERSION]
@@ -78,30 +93,59 @@ def _format(options: Namespace) -> int:
         now_ms=int(now.timestamp() * 1000),
         date=f"{now:%a %b %d %H:%M:%S UTC %Y}",
         credentials=tuple(credentials),
+        initial_voters=voters,
     )
-    formatted = format_directories(OsVfs(), config, request, partial(random_uuid, SystemRandom()))
+    formatted = format_directories(OsVfs(), config, request, new_uuid)
     if options.json:
-        answer = {"formatted": formatted, "metadata_version": metadata_version_name(level)}
+        answer = {
+            "formatted": formatted,
+            "metadata_version": metadata_version_name(level),
+            "kraft_version": features[KRAFT_VERSION],
+            "initial_voters": _as_objects(voters),
+        }
         sys.stdout.write(msgspec.json.encode(answer).decode() + "\n")
     else:
         sys.stdout.writelines(_formatted_lines(formatted, config, request, level))
     return 0
 
 
-def _static_config(options: Namespace) -> NodeConfig:
-    """Read the node's configuration; refuses a quorum without static voters."""
-    properties = read_properties_file(Path(options.config))
+def _config(path: Path) -> NodeConfig:
+    """Read the node's configuration; without `controller.quorum.voters` it has no voters.
+
+    Raises:
+        UsageError, ConfigError: a value is refused, with Kafka's text if it has one.
+    """
+    properties = read_properties_file(path)
+    if properties.get(VOTERS_KEY):
+        return read_config(path)
+    if not properties.pop(BOOTSTRAP_SERVERS_KEY, ""):
+        raise UsageError(NEITHER)
+    # The rules about static voters ask whether this node is one: a controller is, a broker is not.
+    is_controller = "controller" in properties.get("process.roles", "")
+    node_id = properties.get("node.id", properties.get("broker.id", ""))
+    listed = node_id.strip().removeprefix("+") if is_controller else INT32_MAX
+    config = node_config({**properties, VOTERS_KEY: f"{listed}@localhost:1"})
+    return msgspec.structs.replace(config, voters=())
+
+
+def _initial_voters(
+    options: Namespace, config: NodeConfig, new_uuid: Callable[[], bytes]
+) -> VoterSet | None:
+    """The voters of a new dynamic quorum; None for static ones and for a node that joins one.
+
+    Raises:
+        UsageError: the flags do not fit the configuration.
+    """
+    is_initial = options.initial_controllers is not None or options.standalone
+    if config.voters and is_initial:
+        raise UsageError(STATIC_VOTERS)
     if options.initial_controllers is not None:
-        check_initial_controllers(options.initial_controllers)
-    asked = [flag for flag in DYNAMIC_FLAGS if getattr(options, flag)]
-    if not properties.get("controller.quorum.voters") and not asked:
+        return initial_controllers(options.initial_controllers, config.controller_listener_names[0])
+    if options.standalone:
+        return standalone_voters(config, new_uuid)
+    if config.is_controller and not (config.voters or options.no_initial_controllers):
         raise UsageError(NO_VOTERS)
-    if asked:
-        flag = "--" + asked[0].replace("_", "-")
-        raise UsageError(
-            f"{flag} is not supported yet: only static voters (controller.quorum.voters)"
-        )
-    return read_config(Path(options.config))
+    return None
 
 
 def _feature_levels(entries: Sequence[str]) -> dict[str, int]:
@@ -113,38 +157,7 @@ def _feature_levels(entries: Sequence[str]) -> dict[str, int]:
                 f"{', '.join(sorted(LEVEL_STARTS))}"
             )
         check_level(name, level)
-        if name == KRAFT_VERSION and level > 0:
-            raise UsageError("kraft.version 1 is not supported yet: only static voters")
-    return {name: level for name, level in found.items() if name != KRAFT_VERSION}
-
-
-def check_initial_controllers(text: str) -> None:
-    """Check that --initial-controllers is a list of ID@HOST:PORT:DIRECTORY_ID.
-
-    Raises:
-        UsageError: an entry is not, with Kafka's message.
-    """
-    for entry in text.split(","):
-        number, separator, rest = entry.strip().partition("@")
-        if not separator:
-            raise UsageError("No @ found in dynamic voter string.")
-        if not (number.isascii() and number.isdigit() and int(number[:11]) <= INT32_MAX):
-            raise UsageError("Failed to parse node id in dynamic voter string.")
-        host, separator, rest = rest.rpartition("]") if rest.startswith("[") else ("", "", rest)
-        name, separator, rest = rest.partition(":")
-        if not (host or name):
-            raise UsageError("No hostname found after node id.")
-        if not separator:
-            raise UsageError("No colon following hostname could be found.")
-        port, separator, directory = rest.partition(":")
-        if not separator:
-            raise UsageError("No colon following port could be found.")
-        if not (port.isascii() and port.isdigit() and int(port[:6]) < 65536):
-            raise UsageError("Failed to parse port in dynamic voter string.")
-        try:
-            decode_uuid(directory)
-        except ValueError as error:
-            raise UsageError("Failed to parse directory ID in dynamic voter string.") from error
+    return found
 
 
 def scram_records(entries: Sequence[str]) -> list[UserScramCredentialRecord]:
@@ -213,10 +226,34 @@ def _formatted_lines(
             f"metadataVersionLevel={level}, source=format command)\n"
         )
     for path in formatted:
-        kind = "metadata" if path == config.metadata_log_dir else "data"
+        kind = _metadata_kind(config, request) if path == config.metadata_log_dir else "data"
         name = metadata_version_name(level)
         lines.append(f"Formatting {kind} directory {path} with metadata.version {name}.\n")
     return lines
+
+
+def _metadata_kind(config: NodeConfig, request: FormatRequest) -> str:
+    if request.initial_voters is None:
+        return "metadata"
+    is_voter = config.node_id in request.initial_voters.by_id
+    return "dynamic metadata voter" if is_voter else "dynamic metadata"
+
+
+def _as_objects(voters: VoterSet | None) -> list[dict[str, object]]:
+    """Voters as JSON values, ascending by id."""
+    if voters is None:
+        return []
+    return [
+        {
+            "id": key.id,
+            "directory_id": encode_uuid(key.directory_id or b""),
+            "endpoints": [
+                f"{each.listener}://{each.host}:{each.port}"
+                for each in voters.by_id[key.id].endpoints
+            ],
+        }
+        for key in voters.keys
+    ]
 
 
 def _java_text(record: Record) -> str:

@@ -19,15 +19,21 @@ from metadata.features import (
 from metadata.image import METADATA_VERSION
 
 FIRST_BOOTSTRAP_LEVEL: Final = 4
+_VOTER_FLAGS: Final = "--standalone, --initial-controllers, or --no-initial-controllers"
 
 
 def new_cluster_levels(
-    release: str | None, wanted: Mapping[str, int], *, with_scram: bool = False
+    release: str | None,
+    wanted: Mapping[str, int],
+    *,
+    with_scram: bool = False,
+    is_dynamic: bool = False,
 ) -> dict[str, int]:
     """Feature -> initial level of a new cluster, zeros included.
 
     A release, or metadata.version among the wanted levels, gives the levels of Kafka's brokers of
-    that release. Without one the levels are those that brokers of this software serve.
+    that release. Without one the levels are those that brokers of this software serve. The quorum's
+    own, kraft.version, is 1 where `is_dynamic`: the voters are not those of the configuration.
 
     Raises:
         UsageError: no such release, feature or level, or one that a node could not start with.
@@ -44,13 +50,31 @@ def new_cluster_levels(
     _check_bootstrap(level, with_scram=with_scram)
     is_named = release is not None or METADATA_VERSION in wanted
     levels = release_levels(level) if is_named else served_levels(level)
-    levels[KRAFT_VERSION] = 0
+    levels[KRAFT_VERSION] = int(is_dynamic)
     levels |= wanted
-    for name, wanted_level in wanted.items():
-        missing = missing_dependency(name, wanted_level, levels)
+    _check_quorum(levels[KRAFT_VERSION], is_dynamic=is_dynamic)
+    for name in sorted({*wanted, KRAFT_VERSION} - {METADATA_VERSION}):
+        missing = missing_dependency(name, levels[name], levels)
         if missing is not None:
             raise UsageError(missing)
     return levels
+
+
+def _check_quorum(level: int, *, is_dynamic: bool) -> None:
+    """Refuse a wanted kraft.version that does not fit the kind of voters."""
+    if level == 0 and is_dynamic:
+        raise UsageError(
+            "Cannot set kraft.version to 0 if controller.quorum.voters is empty and one of the "
+            f"flags {_VOTER_FLAGS} is used. For dynamic controllers support, try removing the "
+            "--feature flag for kraft.version."
+        )
+    if level > 0 and not is_dynamic:
+        raise UsageError(
+            f"Cannot set kraft.version to {level} unless controller.quorum.voters is empty and one "
+            f"of the flags {_VOTER_FLAGS} is used. For dynamic controllers support, try using one "
+            "of --standalone, --initial-controllers, or --no-initial-controllers and removing "
+            "controller.quorum.voters."
+        )
 
 
 def _release_level(name: str) -> int:

@@ -1,19 +1,25 @@
 """Formatting of a node's log directories.
 
-`meta.properties` goes into each, `bootstrap.checkpoint` into the metadata log directory. The
-bootstrap snapshot is written first and `meta.properties` last: a directory that has the latter is
-completely formatted. (apache/kafka: metadata/.../storage/Formatter.java)
+`meta.properties` goes into each, `bootstrap.checkpoint` into the metadata log directory, and there
+too the checkpoint 0-0 of a quorum whose voters are in the log (KIP-853). `meta.properties` is
+written last: a directory that has it is completely formatted.
+(apache/kafka: metadata/.../storage/Formatter.java)
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
 from kernel.config import NodeConfig
+from kernel.quorum.voter_records import membership_records
 from metadata.bootstrap import bootstrap_records
+from metadata.features import KRAFT_VERSION, METADATA_VERSION_DEFAULT
 from metadata.image import METADATA_VERSION
 from metadata.schema import Record
 from metadata.snapshot import encode_snapshot
+from raft.voter_history import Membership
+from raft.voters import VoterSet
 from storage.log_dir.bootstrap_checkpoint import write_bootstrap_checkpoint
 from storage.log_dir.meta_properties import (
     META_PROPERTIES_NAME,
@@ -21,8 +27,20 @@ from storage.log_dir.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
+from storage.log_dir.partition_directories import partition_directory_name
+from storage.log_dir.snapshot_files import SnapshotFiles
 from storage.vfs import Vfs, join
-from wire.types import DirectoryId, LeaderEpoch
+from wire.types import (
+    METADATA_TOPIC_NAME,
+    DirectoryId,
+    LeaderEpoch,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+)
+
+VOTERS_CHECKPOINT_ID: Final = OffsetAndEpoch(Offset(0), LeaderEpoch(0))
+"""Id of the checkpoint with the initial voters: before the log, which gets them with epoch 1."""
 
 
 class FormatError(Exception):
@@ -43,6 +61,23 @@ class FormatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Date in the comment line of `meta.properties`."""
     credentials: tuple[Record, ...] = ()
     """Initial SCRAM credentials of the cluster."""
+    initial_voters: VoterSet | None = None
+    """Voters that the quorum starts with, each with its directory id; None: static ones, or a node
+    that finds them at the quorum. Needs `kraft.version` 1 among the features."""
+
+    def __post_init__(self) -> None:
+        """Assert the invariants."""
+        assert METADATA_VERSION in self.features
+        voters = () if self.initial_voters is None else self.initial_voters.keys
+        assert all(key.directory_id is not None for key in voters), f"{voters=}"
+        assert self.initial_voters is None or (voters and self.features.get(KRAFT_VERSION)), (
+            f"{voters=} {self.features=}"
+        )
+
+    def directory_id_of(self, node_id: NodeId) -> DirectoryId | None:
+        """Return the id that an initial voter's metadata directory gets; None if it is none."""
+        keys = () if self.initial_voters is None else self.initial_voters.keys
+        return next((key.directory_id for key in keys if key.id == node_id), None)
 
 
 def format_directories(
@@ -53,7 +88,6 @@ def format_directories(
     Raises:
         FormatError: a directory is formatted already (unless ignored), or for another node.
     """
-    assert METADATA_VERSION in request.features
     directories = metadata_folder_first(config)
     unformatted = [path for path in directories if not _is_formatted(vfs, path, config, request)]
     formatted = [path for path in directories if path not in unformatted]
@@ -64,13 +98,19 @@ def format_directories(
         )
     for path in unformatted:
         vfs.make_directory(path)
+        directory_id = None
         if path == config.metadata_log_dir:
+            directory_id = request.directory_id_of(config.node_id)
             content = bootstrap_checkpoint(request.features, request.now_ms, request.credentials)
             write_bootstrap_checkpoint(vfs, path, content)
+            if request.initial_voters is not None:
+                level = request.features[KRAFT_VERSION]
+                content = voters_checkpoint(request.initial_voters, level, request.now_ms)
+                _write_voters_checkpoint(vfs, path, content)
         properties = MetaProperties(
             cluster_id=request.cluster_id,
             node_id=config.node_id,
-            directory_id=DirectoryId(new_uuid()),
+            directory_id=directory_id or DirectoryId(new_uuid()),
         )
         write_meta_properties(vfs, path, properties, request.date)
     return unformatted
@@ -85,7 +125,10 @@ def metadata_folder_first(config: NodeConfig) -> list[str]:
 def bootstrap_checkpoint(
     features: Mapping[str, int], now_ms: int, credentials: Sequence[Record] = ()
 ) -> bytes:
-    """Return the bytes of the snapshot 0-0, which the first active controller writes to the log."""
+    """Return the bytes of bootstrap.checkpoint: the first active controller writes them to the log.
+
+    Its file is no snapshot of the log, and has no id.
+    """
     level = features[METADATA_VERSION]
     return b"".join(
         encode_snapshot(
@@ -96,6 +139,33 @@ def bootstrap_checkpoint(
             timestamp_ms=now_ms,
         )
     )
+
+
+def voters_checkpoint(voters: VoterSet, level: int, now_ms: int) -> bytes:
+    """Return the bytes of the checkpoint 0-0: kraft.version and the initial voters, no metadata.
+
+    Kafka reads the clock for each of its three times; here all are `now_ms`.
+    """
+    return b"".join(
+        encode_snapshot(
+            (),
+            level=METADATA_VERSION_DEFAULT,
+            epoch=VOTERS_CHECKPOINT_ID.epoch,
+            last_contained_timestamp_ms=now_ms,
+            timestamp_ms=now_ms,
+            control_records=membership_records(Membership(level, voters)),
+        )
+    )
+
+
+def _write_voters_checkpoint(vfs: Vfs, log_directory: str, content: bytes) -> None:
+    """Write the checkpoint 0-0, over one that an interrupted formatting left; durable on return."""
+    directory = join(log_directory, partition_directory_name(METADATA_TOPIC_NAME, 0))
+    vfs.make_directory(directory)
+    vfs.sync_directory(log_directory)
+    writer = SnapshotFiles(vfs, directory).writer(VOTERS_CHECKPOINT_ID)
+    writer.append(content)
+    writer.freeze()
 
 
 def _is_formatted(vfs: Vfs, path: str, config: NodeConfig, request: FormatRequest) -> bool:

@@ -21,9 +21,10 @@ from wire.types import (
 _NODE_ID_MAX: Final = (1 << 31) - 1
 _INTEGER: Final = re.compile(r"[+-]?\d{1,4300}")  # as Java parses; Python parses no more digits
 META_PROPERTIES_NAME: Final = "meta.properties"
-_RESERVED: Final = frozenset(
+RESERVED_DIRECTORY_IDS: Final = frozenset(
     {DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, METADATA_TOPIC_ID}
 )
+"""Ids with a meaning, which no log directory has."""
 
 
 class MetaProperties(msgspec.Struct, frozen=True, gc=False):
@@ -58,7 +59,7 @@ def decode_uuid(text: str) -> bytes:
 def encode_meta_properties(properties: MetaProperties, date: str = "") -> bytes:
     """Version 1 in Java's properties format; `date` is the comment line that Java writes."""
     assert 0 <= properties.node_id <= _NODE_ID_MAX, f"{properties.node_id=}"
-    assert properties.directory_id not in _RESERVED, f"{properties.directory_id=}"
+    assert properties.directory_id not in RESERVED_DIRECTORY_IDS, f"{properties.directory_id=}"
     assert "\n" not in date, f"{date=}"
     lines = ["#", f"#{date}", f"node.id={properties.node_id}"]
     if properties.directory_id is not None:
@@ -98,7 +99,7 @@ def decode_meta_properties(content: bytes, path: str) -> MetaProperties:
             directory_id = DirectoryId(decode_uuid(text))
         except ValueError as error:
             raise CorruptFileError(path, f"Unable to read directory.id: {error}") from error
-        if directory_id in _RESERVED:
+        if directory_id in RESERVED_DIRECTORY_IDS:
             raise CorruptFileError(path, f"Invalid reserved directory ID {text}")
     return MetaProperties(cluster_id, node_id, directory_id)
 

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from cli.folders import _formatted_lines
@@ -12,21 +11,7 @@ from kernel.formatting import FormatRequest
 from metadata.records import FeatureLevelRecord
 from metadata.snapshot import decode_snapshot
 from node.configs.config import read_config
-from tests.cli.golden import outputs
-
-CLUSTER = "Z29sZGVuLXNoYXJlZC0wMQ"
-PROPERTIES = """process.roles=controller
-node.id=1
-controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT
-log.dirs=n1/log
-listeners=CONTROLLER://127.0.0.1:29101
-controller.quorum.voters=1@127.0.0.1:29101
-"""
-
-
-def golden(name: str) -> dict[str, object]:
-    return msgspec.to_builtins(outputs()[name])
+from tests.cli.node_folder import CLUSTER, PROPERTIES, do_format, golden, storage
 
 
 @pytest.fixture(autouse=True)
@@ -35,18 +20,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "n1").mkdir()
     (tmp_path / "n1" / "server.properties").write_text(PROPERTIES, encoding="utf-8")
     return tmp_path
-
-
-def storage(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    exit_code = main(["storage", *arguments])
-    printed = capsys.readouterr()
-    return exit_code, printed.out, printed.err
-
-
-def do_format(
-    capsys: pytest.CaptureFixture[str], *more: str, cluster_id: str = CLUSTER
-) -> tuple[int, str, str]:
-    return storage(capsys, "format", "-t", cluster_id, "-c", "n1/server.properties", *more)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +105,6 @@ def test_the_records_that_a_new_cluster_starts_with(
             ("-r", "3.9", "-f", "metadata.version=21"),
             "Use --release-version instead of --feature metadata.version=X to avoid ambiguity.",
         ),
-        (("-f", "kraft.version=1"), "kraft.version 1 is not supported yet: only static voters"),
         (("-f", "metadata.version=10", "-S", "SCRAM-SHA-256=[name=a,password=b]"),
          "SCRAM is only supported in metadata.version 3.5-IV2 or later."),
     ],
@@ -229,16 +201,6 @@ def test_refusals_of_old_releases(
     assert str(expected["stderr"]).strip().endswith(err.strip())
 
 
-def test_without_static_voters(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    text = PROPERTIES.replace("controller.quorum.voters=1@127.0.0.1:29101\n", "")
-    (folder / "n1" / "server.properties").write_text(text, encoding="utf-8")
-    expected = golden("dynamic-4.3.1/storage-format-dynamic-no-flag")
-    exit_code, _, err = do_format(capsys)
-    assert exit_code == expected["exit"]
-    assert str(expected["stderr"]).strip().endswith(err.strip())
-    assert "not supported yet" in do_format(capsys, "--standalone")[2]
-
-
 def test_a_directory_id_never_starts_with_a_dash(
     capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,25 +284,6 @@ def test_credentials_that_cannot_be(
     assert code == 1
     assert text in err
     assert not (folder / "n1" / "log").exists(), "nothing is half applied"
-
-
-@pytest.mark.parametrize(("entry", "text"), [
-    ("1", "No @ found"),
-    ("x@h:1:d", "Failed to parse node id"),
-    ("1@:1:d", "No hostname found"),
-    ("1@h", "No colon following hostname"),
-    ("1@h:1", "No colon following port"),
-    ("1@h:99999:d", "Failed to parse port"),
-    ("1@h:1:short", "Failed to parse directory ID"),
-    ("1@h:1:QUFBQUFBQUFBQUFBQUFBAQ", "only static voters"),
-])  # fmt: skip
-def test_initial_controllers_are_refused(
-    entry: str, text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, _, err = do_format(capsys, "--initial-controllers", entry)
-    assert code == 1
-    assert text in err
-    assert len(err.splitlines()) == 1
 
 
 @pytest.mark.parametrize("cluster_id", ["", " ", "a\nnode.id=2"])
