@@ -133,6 +133,20 @@ class Cluster:
         """The version that is used of an API at a node; -1 for none."""
         return self._client(node).version_of(api_key)
 
+    def ask(self, address: tuple[str, int], api_key: int, body: Any) -> Any:
+        """Return the response of the node at an address, over a connection of its own.
+
+        Raises:
+            ClusterError: no connection, or the node does not serve the API.
+        """
+        from cli.client import Client  # noqa: PLC0415  # loads the protocol
+
+        client = Client(*address, self._config)
+        try:
+            return client.call(api_key, body)
+        finally:
+            client.close()
+
     def begin(self, api_key: int, body: Any, node: int) -> "PendingCall":
         """Send one request over a connection of its own, where nothing waits behind it.
 

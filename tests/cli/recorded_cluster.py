@@ -4,10 +4,11 @@ Requests are answered by the node's own code (controller, queries, metadata cach
 Kafka's log leads to at an offset; only what is about the quorum, hence about no image, is given.
 """
 
+import dataclasses
 import random
 from contextlib import nullcontext
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -17,6 +18,7 @@ from broker_publisher.responses import (
     describe_topic_partitions,
     metadata_response,
 )
+from cli.connect import UnreachableError
 from kernel.serving.log_dirs import LogDirs
 from metadata.apply import apply
 from metadata.delta import MetadataDelta
@@ -169,6 +171,20 @@ def _compared(record: Record, *, is_placed: bool) -> Record:
     return replace(settled(record), replicas=record.replicas, isr=record.isr, leader=record.leader)
 
 
+class Reached(NamedTuple):
+    """A node that listens at an address."""
+
+    node_id: int
+    cluster_id: str = CLUSTER_IDS["dynamic-4.3.1"]
+    is_controller: bool = True
+    is_described: bool = True
+    """True if the caller may describe its configs."""
+    is_known: bool = True
+    """True if the caller may know the cluster."""
+    kraft_versions: tuple[int, int] | None = (0, 1)
+    """Range that it supports; None: it does not say."""
+
+
 class RecordedCluster:
     """`cli.connect.Api` at one offset of a scenario."""
 
@@ -193,6 +209,8 @@ class RecordedCluster:
         """Records of the requests that were taken."""
         self.asked: list[Any] = []
         """Requests to the quorum: it was described, or a voter of it changed."""
+        self.reached: dict[tuple[str, int], Reached] = {}
+        """Nodes of other addresses than the cluster's."""
         self.properties = PROPERTIES.get(scenario, {})
         self.features = FEATURES_3_9 if scenario.endswith("3.9.1") else FEATURES_4_3
 
@@ -230,6 +248,23 @@ class RecordedCluster:
         refused = self._refused_by_broker(api_key, body, node)
         return self._submit(api_key, body) if refused is None else refused
 
+    def ask(self, address: tuple[str, int], api_key: int, body: Any) -> Any:
+        if address not in self.reached:
+            raise UnreachableError(f"{address[0]}:{address[1]}: Connection refused")
+        node = self.reached[address]
+        if api_key == API_VERSIONS:
+            return self._api_versions(node.kraft_versions)
+        context = ResponseContext(node.cluster_id, "CONTROLLER", 1)
+        if api_key == DESCRIBE_CLUSTER:
+            answer = describe_cluster(self.image, body, context, 2 if node.is_controller else 1)
+            return (
+                answer
+                if node.is_known
+                else dataclasses.replace(answer, error_code=31, cluster_id="")
+            )
+        access = SUPER if node.is_described else AccessRules(frozenset())
+        return self._query(api_key, body, node.node_id, access)
+
     def _log_dirs(self, body: Any, node: int | None) -> Any:
         assert node is not None, "each broker knows its own"
         folders = FOLDERS.get(node, (f"n{node}/log",))
@@ -242,22 +277,25 @@ class RecordedCluster:
         )
         return log_dirs.described(self.image, NodeId(node), body)
 
-    def _api_versions(self) -> Any:
+    def _api_versions(self, kraft_versions: tuple[int, int] | None = (0, 1)) -> Any:
+        supported = {n: r for n, r in self.features.items() if n != "kraft.version"}
+        if kraft_versions is not None:
+            supported["kraft.version"] = kraft_versions
         finalized = {name: level for name, level in self.image.features.items() if level}
         if self.kraft_version:
             finalized["kraft.version"] = self.kraft_version
         kind = ListenerKind.CONTROLLER if self.is_controllers else ListenerKind.BROKER
         table = apis(kind, [API_VERSIONS])
-        return api_versions_body(table, self.features, finalized, self.offset - 1)
+        return api_versions_body(table, supported, finalized, self.offset - 1)
 
-    def _query(self, key: int, body: Any, node: int | None) -> Any:
+    def _query(self, key: int, body: Any, node: int | None, access: AccessRules = SUPER) -> Any:
         context = QueryContext(
             node_id=node or (1 if self.is_controllers else 101),
             is_broker=not self.is_controllers,
             api_version=4,
             properties=self.properties,
             wall_ms=0,
-            access=SUPER,
+            access=access,
         )
         return QUERIES[key].answer(self.image, body, context)
 

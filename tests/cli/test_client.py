@@ -22,6 +22,7 @@ CREATE_TOPICS = 19
 PRODUCE = 0
 TABLE = apis(ListenerKind.BROKER, [METADATA])
 RECORDS = apis(ListenerKind.BROKER, [METADATA, PRODUCE])
+ANSWER = default_entity(newest(METADATA, "response").MetadataResponse)
 Listen = Callable[[Callable[[socket.socket], None]], int]
 
 
@@ -161,6 +162,39 @@ def serve_some(connection: socket.socket, requests: int) -> None:
             metadata = default_entity(newest(METADATA, "response").MetadataResponse)
             body = metadata if is_metadata else api_versions_body(TABLE)
             connection.sendall(protocol.respond(request.reply_slot, body))
+
+
+def test_a_node_that_is_asked_by_its_address() -> None:
+    """Over a connection that is closed behind the answer, and with the configs of the others."""
+    ids = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(5)
+        port = server.getsockname()[1]
+
+        def run() -> None:
+            with server.accept()[0] as first:
+                serve_some(first, 1)
+                for _ in range(2):
+                    with server.accept()[0] as second:
+                        second.settimeout(5)
+                        protocol = ServerConnection(TABLE, 10_000)
+                        while received := second.recv(1000):
+                            for request in protocol.receive(received):
+                                ids.append(request.client_id)
+                                is_metadata = request.api_key == METADATA
+                                body = ANSWER if is_metadata else api_versions_body(TABLE)
+                                second.sendall(protocol.respond(request.reply_slot, body))
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        here, config = ("127.0.0.1", port), ConnectionConfig(client_id="me")
+        with Cluster([here], is_controllers=False, config=config) as cluster:
+            assert cluster.ask(here, METADATA, default_request(METADATA)) == ANSWER
+            with pytest.raises(ClusterError, match="does not serve CreateTopics"):
+                cluster.ask(here, CREATE_TOPICS, default_request(CREATE_TOPICS))
+            thread.join(5)
+            assert not thread.is_alive(), "both connections are closed"
+    assert set(ids) == {"me"}
 
 
 def test_another_protocol(listen: Listen) -> None:
