@@ -284,11 +284,15 @@ def _node(view: QuorumView, state: Any) -> str:
 
 def _endpoints(view: QuorumView, state: Any) -> list[str]:
     return [
-        f"{listener.name}://{listener.host}:{int(listener.port)}"
+        f"{listener.name}://{_host(str(listener.host))}:{int(listener.port)}"
         for node in view.nodes
         if node.node_id == state.replica_id
         for listener in node.listeners
     ]
+
+
+def _host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _uuid(value: UUID | None) -> str:

@@ -139,6 +139,19 @@ def test_the_controller_of_a_file(
     assert list(map(str, added.endpoints)) == found
 
 
+def test_hosts_with_colons_are_in_brackets(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "dynamic-4.3.1/quorum-replication-observer4"
+    answer = recorded_answer(outputs()[name], verdicts()[name])
+    first, *more = answer.nodes
+    listeners = tuple(replace(each, host="::1") for each in first.listeners)
+    described = replace(answer, nodes=(replace(first, listeners=listeners), *more))
+    cluster = RecordedCluster("dynamic-4.3.1", 167, quorum=described)
+    assert quorum.run([*SERVER, "describe", "--status"], cluster.opened) == 0
+    out = capsys.readouterr().out
+    assert out.count('"CONTROLLER://[::1]:') == 1
+    assert out.count('"CONTROLLER://127.0.0.1:') == len(more)
+
+
 def test_an_observer_with_endpoints_shows_them(capsys: pytest.CaptureFixture[str]) -> None:
     """As a node of the voters' ids under another directory id has them."""
     name = "dynamic-4.3.1/quorum-replication-observer4"
