@@ -124,7 +124,7 @@ def _listeners(text: str) -> dict[str, ControllerEndpoint]:
         name, _, address = entry.partition("://")
         host, _, digits = address.rpartition(":")
         port = _number(digits, _PORT_MAX)
-        if port is None:
+        if port is None or not name:
             raise UsageError(f"'{_line(entry)}' is not a listener: NAME://HOST:PORT")
         name = name.upper()
         found[name] = ControllerEndpoint(name, host.strip("[]") or "localhost", port)

@@ -256,9 +256,9 @@ def test_a_change_without_configs_is_none() -> None:
 
 
 @pytest.mark.parametrize(("key", "value", "text"), [
-    ("node.id", "", "node.id not found in the controller's configuration"),
+    ("node.id", "", "node.id '' is no number from 0 to 2147483647"),
     ("node.id", "2147483648", "node.id '2147483648' is no number from 0 to 2147483647"),
-    ("node.id", "-1", "node.id '-1' is no number from 0"),
+    ("node.id", "-1", "node.id was negative in configuration file."),
     ("listeners", "C://h:65536", "'C://h:65536' is not a listener"),
     ("listeners", "C://h:000000999999", "'C://h:000000999999' is not a listener"),
     ("listeners", "C://h:000000" + "9" * 5000, "...' is not a listener"),
@@ -276,7 +276,8 @@ def test_a_controller_that_no_request_can_name_is_one_line(
     }  # fmt: skip
     path = tmp_path / "server.properties"
     path.write_text("".join(f"{name}={text}\n" for name, text in properties.items()))
-    assert controller_of(path)[::2] == (7, [("C", "h", 9093)])
+    found = controller_of(path)
+    assert (found.node_id, list(map(str, found.endpoints))) == (7, ["C://h:9093"])
     properties[key] = value
     path.write_text("".join(f"{name}={text}\n" for name, text in properties.items()))
     with pytest.raises(UsageError) as refused:

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from cli.admin.controller_properties import controller_of
+from cli.admin.controller_properties import ControllerToAdd, controller_of
 from cli.arguments import UsageError
 from inspection.negotiation import accepts_gzip, is_known, negotiated, refused_expectation
 from inspection.parameters import LONG_MAX, Parameter, Place, read_parameters
@@ -36,7 +36,6 @@ NODE = (
     "max.connections.per.ip.overrides=127.0.0.1:5,127.0.0.2:7\n"
     "super.users=User:a;User:b\nmetadata.log.segment.bytes=8388608\n"
 )
-Voter = tuple[int, bytes, list[tuple[str, str, int]]]
 
 
 def _properties(data: bytes) -> dict[str, str]:
@@ -88,19 +87,21 @@ def _holder() -> TemporaryDirectory[str]:
     return holder
 
 
-def _controller(data: bytes) -> Voter:
+def _controller(data: bytes) -> ControllerToAdd:
     path = Path(_holder().name, "server.properties")
     path.write_bytes(data)
     return controller_of(path)
 
 
-def _controller_fits(found: Voter, _data: bytes, _rng: Random) -> None:
+def _controller_fits(found: ControllerToAdd, _data: bytes, _rng: Random) -> None:
     """Check that a voter read from server.properties fits into a request."""
-    node_id, directory, endpoints = found
-    assert 0 <= node_id < 2**31
-    assert len(directory) == 16
-    assert endpoints
-    assert all(name.encode() and host and 0 <= port < 2**16 for name, host, port in endpoints)
+    assert 0 <= found.node_id < 2**31
+    assert len(found.directory_id) == 16
+    assert found.endpoints
+    for each in found.endpoints:
+        assert each.listener.encode()
+        assert each.host.encode()
+        assert 0 <= each.port < 2**16
 
 
 def _controllers() -> list[bytes]:

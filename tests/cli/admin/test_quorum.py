@@ -100,6 +100,7 @@ def controller(folder: Path, text: str) -> ControllerToAdd:
     ("names=C", "names=C,x", "Cannot find information about controller listener name: X"),
     ("C://h:1", "C://h:65536", "'C://h:65536' is not a listener: NAME://HOST:PORT"),
     ("C://h:1", "C://h", "'C://h' is not a listener"),
+    ("C://h:1", "C://h:1,://h:2", "'://h:2' is not a listener"),
 ])  # fmt: skip
 def test_files_that_describe_no_controller(
     old: str, new: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
