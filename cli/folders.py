@@ -16,7 +16,7 @@ import msgspec
 from cli.admin.controller_properties import read_properties_file
 from cli.admin.feature_table import check_level, parse_levels
 from cli.admin.scram import MECHANISMS, SALT_BYTES, Credential
-from cli.arguments import INT32_MAX, UsageError, shortened
+from cli.arguments import UsageError, shortened
 from cli.initial_controllers import initial_controllers, standalone_voters
 from cli.release_versions import new_cluster_levels
 from kernel.config import NodeConfig
@@ -26,7 +26,7 @@ from metadata.features import KRAFT_VERSION, LEVEL_STARTS, metadata_version_name
 from metadata.image import METADATA_VERSION
 from metadata.records import FeatureLevelRecord, UserScramCredentialRecord
 from metadata.schema import Record
-from node.configs.config import node_config, read_config
+from node.configs.config import read_config
 from node.errors import ConfigError, StartError
 from node.identity import check_cluster_id
 from quorum_controller.security.scram import scram_keys
@@ -36,8 +36,6 @@ from storage.log_dir.meta_properties import encode_uuid, read_meta_properties
 from storage.os_vfs import OsVfs
 from wire.random_ids import random_uuid
 
-VOTERS_KEY: Final = "controller.quorum.voters"
-BOOTSTRAP_SERVERS_KEY: Final = "controller.quorum.bootstrap.servers"
 NO_VOTERS: Final = (
     "Because controller.quorum.voters is not set on this controller, you must specify one of the "
     "following: --standalone, --initial-controllers, or --no-initial-controllers."
@@ -46,10 +44,6 @@ STATIC_VOTERS: Final = (
     "You cannot specify controller.quorum.voters and format the node with --initial-controllers or "
     "--standalone. If you want to use dynamic quorum, please remove controller.quorum.voters and "
     "specify controller.quorum.bootstrap.servers instead."
-)
-NEITHER: Final = (
-    "If using process.roles, either controller.quorum.bootstrap.servers must contain the set of "
-    "bootstrap controllers or controller.quorum.voters must contain a parseable set of controllers."
 )
 
 
@@ -73,7 +67,7 @@ def run(options: Namespace) -> int:
 
 
 def _format(options: Namespace) -> int:
-    config = _config(Path(options.config))
+    config = read_config(Path(options.config))
     new_uuid = partial(random_uuid, SystemRandom())
     voters = _initial_voters(options, config, new_uuid)
     check_cluster_id(options.cluster_id)
@@ -107,25 +101,6 @@ def _format(options: Namespace) -> int:
     else:
         sys.stdout.writelines(_formatted_lines(formatted, config, request, level))
     return 0
-
-
-def _config(path: Path) -> NodeConfig:
-    """Read the node's configuration; without `controller.quorum.voters` it has no voters.
-
-    Raises:
-        UsageError, ConfigError: a value is refused, with Kafka's text if it has one.
-    """
-    properties = read_properties_file(path)
-    if properties.get(VOTERS_KEY):
-        return read_config(path)
-    if not properties.pop(BOOTSTRAP_SERVERS_KEY, ""):
-        raise UsageError(NEITHER)
-    # The rules about static voters ask whether this node is one: a controller is, a broker is not.
-    is_controller = "controller" in properties.get("process.roles", "")
-    node_id = properties.get("node.id", properties.get("broker.id", ""))
-    listed = node_id.strip().removeprefix("+") if is_controller else INT32_MAX
-    config = node_config({**properties, VOTERS_KEY: f"{listed}@localhost:1"})
-    return msgspec.structs.replace(config, voters=())
 
 
 def _initial_voters(

@@ -45,6 +45,7 @@ from quorum_controller.queries import QUERIES
 from quorum_controller.query_context import QueryContext
 from quorum_controller.result import ControllerRequest, RequestContext
 from quorum_controller.security.authorization import AccessRules
+from quorum_controller.services import QuorumFacts
 from storage.vfs import Volume
 from tests.metadata.golden_logs import log_batches
 from wire.api_table import ListenerKind, api_versions_body, apis
@@ -322,6 +323,7 @@ class RecordedCluster:
         rng = random.Random(1)
         controller = Controller(config, rng, lambda: rng.randbytes(16))
         controller.activate(9, self.offset, self.image, 1_000, 0)
+        controller.quorum = QuorumFacts(kraft_version=self.kraft_version)
         newest = codec.SCHEMAS[api_key].newest_version
         request = ControllerRequest(
             api_key=api_key,

@@ -52,6 +52,12 @@ ADDED = "6LUKHoRgwW7BwRcm2z9ZVA"
 """The directory id of the controller that is added."""
 ADDED_AT = {("127.0.0.1", 29904): Reached(4)}
 """Address at which it listened."""
+AT_LEVEL_1 = {
+    f"{scenario}/{name}"
+    for scenario in ("kraft-upgrade-4.3.1", "single-4.3.1")
+    for name in ("features-kraft1", "features-downgrade-kraft0")
+}
+"""Outputs about features of a static quorum that was raised to kraft.version 1."""
 BEFORE = {
     "dynamic-4.3.1/quorum-add-controller-dry-run": "dynamic-4.3.1/quorum-replication-observer4",
     "dynamic-4.3.1/quorum-remove-dry-run": "dynamic-4.3.1/quorum-replication-voter4",
@@ -126,7 +132,7 @@ def replay(run: Recorded, folder: Path, offset: int, held: Verdict) -> tuple[Run
             run.scenario,
             offset,
             is_controllers="--bootstrap-controller" in run.args,
-            kraft_version=int(run.scenario.startswith("dynamic") or "kraft1" in run.name),
+            kraft_version=int(run.scenario.startswith("dynamic") or run.name in AT_LEVEL_1),
             quorum=None if is_change else answer,
             voter_change=answer,
         )

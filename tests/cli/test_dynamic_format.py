@@ -5,7 +5,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kernel.kraft_version import UnsupportedFeatureError, refuse_unsupported_kraft_version
 from kernel.quorum.voter_records import membership_of
 from metadata.snapshot import decode_snapshot
 from storage.log_dir.meta_properties import encode_uuid, read_meta_properties
@@ -182,12 +181,3 @@ def test_without_a_flag(capsys: pytest.CaptureFixture[str], folder: Path) -> Non
     exit_code, _, err = do_format(capsys)
     assert exit_code == expected["exit"]
     assert str(expected["stderr"]).strip().endswith(err.strip())
-
-
-def test_a_node_of_static_voters_alone_refuses_the_folder(
-    capsys: pytest.CaptureFixture[str], folder: Path
-) -> None:
-    configure(folder, DYNAMIC)
-    assert do_format(capsys, "-s")[0] == 0
-    with pytest.raises(UnsupportedFeatureError, match=r"kraft\.version is finalized at 1"):
-        refuse_unsupported_kraft_version(OsVfs(), str(folder / "n1" / "log"))
