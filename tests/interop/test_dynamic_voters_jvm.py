@@ -1,4 +1,6 @@
-"""Dynamic voters (KIP-853) of real Kafka: folders that our tool formats, voters that it changes."""
+"""Dynamic voters (KIP-853): folders that our tool formats, voters that it changes, of Kafka's
+processes and of ours; Kafka's tools say the same of both.
+"""
 
 import contextlib
 import json
@@ -24,10 +26,11 @@ BROKER = 101
 
 
 class DynamicQuorum:
-    """Kafka's processes on folders of ours: controllers 1 and 2, a third, a broker."""
+    """Processes on folders that our tool formatted: controllers 1 and 2, a third, a broker."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, software: str) -> None:
         self.folder = folder
+        self.software = software
         base = free_base_port(4)
         self.ports = {i: base + CONTROLLER_PORT_DISTANCE + i for i in (1, 2, 3)} | {BROKER: base}
         self.controllers = f"127.0.0.1:{self.ports[1]},127.0.0.1:{self.ports[2]}"
@@ -52,13 +55,18 @@ class DynamicQuorum:
 
     def format(self, node_id: int, *words: str) -> None:
         done = ours("storage", "format", "-t", CLUSTER_ID, "-c", str(self.properties(node_id)),
-                    "-r", "4.3", *words)  # fmt: skip
+                    *(("-r", "4.3") if self.software == "kafka" else ()), *words)  # fmt: skip
         assert done.returncode == 0, done.stderr
 
     def start(self, node_id: int) -> None:
         log = self.folder / f"node{node_id}.out"
         properties = self.folder / f"node{node_id}.properties"
-        self.running.append(kafka_peer.start_node(properties, log, heap="256m"))
+        if self.software == "kafka":
+            self.running.append(kafka_peer.start_node(properties, log, heap="256m"))
+            return
+        command = [sys.executable, "-m", "cli.main", "server", "start", str(properties)]
+        with log.open("ab") as out:
+            self.running.append(subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out))
 
     def leader(self) -> int | None:
         for address in self.controllers.split(","):
@@ -75,9 +83,9 @@ class DynamicQuorum:
         return "".join(f"\n--- {f.name}\n{f.read_text(errors='replace')[-3000:]}" for f in files)
 
 
-@pytest.fixture
-def dynamic(tmp_path: Path) -> Iterator[DynamicQuorum]:
-    quorum = DynamicQuorum(tmp_path)
+@pytest.fixture(params=["kafka", "ours"])
+def dynamic(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[DynamicQuorum]:
+    quorum = DynamicQuorum(tmp_path, request.param)
     try:
         yield quorum
     finally:
@@ -126,6 +134,7 @@ def voters(quorum: DynamicQuorum) -> list[int]:
 
 
 @pytest.mark.jvm
+@pytest.mark.parametrize("dynamic", ["kafka"], indirect=True)
 def test_folders_are_those_of_kafkas_tool_but_for_times(dynamic: DynamicQuorum) -> None:
     dynamic.format(1, "--initial-controllers", dynamic.initial)
     theirs = dynamic.properties(1, "theirs")
@@ -145,7 +154,7 @@ def test_folders_are_those_of_kafkas_tool_but_for_times(dynamic: DynamicQuorum) 
 
 
 @pytest.mark.jvm
-def test_voters_of_a_kafka_quorum_are_added_and_removed(dynamic: DynamicQuorum) -> None:
+def test_voters_are_added_and_removed(dynamic: DynamicQuorum) -> None:
     for node_id in (1, 2):
         dynamic.format(node_id, "--initial-controllers", dynamic.initial)
         dynamic.start(node_id)
