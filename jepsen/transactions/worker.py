@@ -161,9 +161,9 @@ class Worker:
         acknowledges (rdkafka_partition.c: `rd_kafka_toppar_purge_queues`).
         """
         if not is_decided and self._producer is not None:
-            self._producer.poll(0)  # tells what was delivered
-            is_delivered = not attempt.undelivered
             try:
+                self._producer.poll(0)  # tells what was delivered; raises what is fatal
+                is_delivered = not attempt.undelivered
                 self._repeated(self._producer.abort_transaction, END_S)
             except (KafkaException, LateError, Stopped):
                 pass

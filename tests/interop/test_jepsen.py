@@ -10,8 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from jepsen.linearizability import read_history
+from jepsen.transactions.worker import Worker
+from tests.interop.quorum import Quorum
 
 ROOT = Path(__file__).resolve().parents[2]
 TREE = (
@@ -226,3 +230,18 @@ def test_a_build_that_answers_before_commit_is_found(workload, tmp_path):
     results = first_invalid(words, root, tmp_path)
     assert results is not None, "six seeds found nothing"
     assert "illegal" in results["linearizability"]["keys"].values()
+
+
+def test_an_application_goes_on_when_another_has_its_transactional_id(quorum: Quorum) -> None:
+    admin = AdminClient({"bootstrap.servers": quorum.bootstrap})
+    admin.create_topics([NewTopic("of-rivals", 1, 3)])["of-rivals"].result(30)
+    application = Worker(quorum.bootstrap, 71, "read_committed")
+    append = ["append", "of-rivals-0", 1]
+    assert application.run([append], "commit").type == "ok"
+    rival = Producer({"bootstrap.servers": quorum.bootstrap, "transactional.id": "txn-71-0"})
+    rival.init_transactions(30)
+    # while the read goes on, librdkafka is told that it is fenced, and tells it with the next poll
+    done = application.run([append, ["r", "no-such-topic-0", None]], "commit")
+    assert done.type == "fail"
+    assert application.run([append], "commit").type == "ok"
+    application.close()
