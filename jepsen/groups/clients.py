@@ -26,6 +26,7 @@ from jepsen.groups.generator import (
     next_change,
 )
 from jepsen.groups.names import BEHIND, CAUGHT_UP, PROTOCOLS
+from jepsen.groups.patience import Patience
 from jepsen.groups.processes import Member
 from jepsen.history import Recorder
 from jepsen.records.brokers import Brokers
@@ -33,7 +34,6 @@ from jepsen.records.clients import KEYS, TOPICS, AppendLogClients
 from jepsen.records.coordinators import GROUPS, Coordinators
 
 ERRORS_FILE: Final = "members.log"
-CAUGHT_UP_S: Final = 60.0
 ANSWER_S: Final = 5.0
 POLL_S: Final = 0.5
 
@@ -116,9 +116,8 @@ class GroupClients:
             if not self._alive(group):
                 await self._join(group)
         brokers = Brokers(self._cluster.nodes, TOPICS, Random(0))  # noqa: S311  # whom to ask
-        until_s = _now_s() + CAUGHT_UP_S
         try:
-            await asyncio.gather(*(self._catch_up(group, brokers, until_s) for group in PROTOCOLS))
+            await asyncio.gather(*(self._catch_up(group, brokers) for group in PROTOCOLS))
         finally:
             brokers.close()
         everybody = [member for group in PROTOCOLS for member in self._alive(group)]
@@ -162,8 +161,9 @@ class GroupClients:
 
     # -- the end ---------------------------------------------------------------------------------
 
-    async def _catch_up(self, group: str, brokers: Brokers, until_s: float) -> None:
-        """Wait until the group has committed the ends of all partitions."""
+    async def _catch_up(self, group: str, brokers: Brokers) -> None:
+        """Wait until the group has committed the ends of all partitions, or no more for long."""
+        patience = Patience(_now_s())
         ends: dict[str, int] = {}
         offsets: dict[str, int | None] = {}
         while True:
@@ -176,7 +176,7 @@ class GroupClients:
             except (CallError, Refused, KeyError, KafkaException):
                 pass
             is_there = bool(ends) and all(offsets.get(key) == end for key, end in ends.items())
-            if is_there or _now_s() >= until_s:
+            if is_there or patience.is_over(offsets, _now_s()):
                 break
             await asyncio.sleep(POLL_S)
         if not self._alive(group):

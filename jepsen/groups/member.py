@@ -2,7 +2,8 @@
 
     python -m jepsen.groups.member BOOTSTRAP GROUP PROTOCOL AHEAD TOPIC...
 
-Records are told before their offsets are committed. SIGTERM lets it leave its group and end; so
+Records are told before their offsets are committed. What is refused is committed again, while the
+member has the partition. SIGTERM lets it leave its group and end; so
 does the end of the process that started it. AHEAD is the number of records more than it has read
 that a member commits: 0, but for a control of the harness. Events: `jepsen.groups.names`; times are
 of the clock CLOCK_MONOTONIC, in nanoseconds.
@@ -33,6 +34,7 @@ from jepsen.groups.names import (
     REVOKED,
     SESSION_MS,
 )
+from jepsen.groups.uncommitted import Uncommitted
 from jepsen.records.payload import value_of
 
 POLL_S: Final = 0.3
@@ -68,6 +70,7 @@ class Member:
             strategy = "cooperative-sticky" if protocol == COOPERATIVE else "range"
             settings["partition.assignment.strategy"] = strategy
         self._consumer = Consumer(settings)
+        self._uncommitted = Uncommitted()
         self._topics = topics
         self._ahead = ahead
         self._parent = os.getppid()
@@ -79,8 +82,8 @@ class Member:
         self._consumer.subscribe(
             self._topics,
             on_assign=self._on_assign,
-            on_revoke=lambda _, partitions: self._owns(REVOKED, partitions),
-            on_lost=lambda _, partitions: self._owns(LOST, partitions),
+            on_revoke=lambda _, partitions: self._on_end(REVOKED, partitions),
+            on_lost=lambda _, partitions: self._on_end(LOST, partitions),
         )
         while not self._is_ended and os.getppid() == self._parent:
             records: dict[str, list[list[Any]]] = {}
@@ -91,7 +94,11 @@ class Member:
             if records:
                 say(READ, records=records)
                 behind = 1 + self._ahead
-                self._commit({name: rows[-1][0] + behind for name, rows in records.items()})
+                self._uncommitted.read(
+                    {name: rows[-1][0] + behind for name, rows in records.items()}
+                )
+            if offsets := self._uncommitted.offsets:
+                self._commit(offsets)
         self._consumer.close()
 
     def _commit(self, offsets: dict[str, int]) -> None:
@@ -109,12 +116,14 @@ class Member:
                 done[name_of(row)] = row.offset
             else:
                 refused[name_of(row)], reason = row.offset, str(row.error)
+        self._uncommitted.commit(done)
         if done:
             say(COMMITTED, began=began, offsets=done)
         if refused:
             say(REFUSED, began=began, offsets=refused, error=reason)
 
     def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self._uncommitted.assign([name_of(row) for row in partitions])
         self._owns(ASSIGNED, partitions)
         began = time.monotonic_ns()
         asked = [TopicPartition(row.topic, row.partition) for row in partitions]
@@ -128,6 +137,10 @@ class Member:
             if row.error is None
         }
         say(FETCHED, began=began, offsets=told)
+
+    def _on_end(self, f: str, partitions: list[TopicPartition]) -> None:
+        self._uncommitted.give_up([name_of(row) for row in partitions])
+        self._owns(f, partitions)
 
     def _owns(self, f: str, partitions: Iterable[TopicPartition]) -> None:
         generation = generation_of(self._consumer.consumer_group_metadata())
@@ -160,7 +173,7 @@ def generation_of(metadata: bytes | None) -> int | None:
         return None
     start = len(METADATA_PREFIX)
     number = metadata[start : start + GENERATION_BYTES]
-    found = int.from_bytes(number, "big", signed=True)
+    found = int.from_bytes(number, sys.byteorder, signed=True)  # as it is in memory
     return found if found >= 0 else None
 
 
