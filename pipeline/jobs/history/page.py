@@ -16,14 +16,16 @@ import msgspec
 import numpy as np
 
 from pipeline import pictures
+from pipeline.core.compaction.chosen import data_partitions, known_partitions
+from pipeline.core.compaction.partition import PartitionPlan, plan_one
 from pipeline.core.reading.discovery import PartitionFiles, discover
 from pipeline.core.reading.opening import open_segment
 from pipeline.core.records.batches import BatchTable, scan
-from pipeline.jobs.compaction import data_partitions, known_partitions, plan_one
+from pipeline.core.stage import SPARK_BYTES_MIN
 from pipeline.jobs.history import figures as history_figures
 from pipeline.jobs.history.figures import Facts
 from pipeline.jobs.history.packed_lists import Numbers
-from pipeline.jobs.job import RUN_NAME, SPARK_BYTES_MIN
+from pipeline.jobs.job import RUN_NAME
 from wire.batches.compression import Codec
 
 PAGE_NAME: Final = "index.html"
@@ -85,7 +87,7 @@ def write_page(
     ]
     notes = dict.fromkeys((one.name for one in drawn[2:]), _missing_note(gone))
     changes = history_figures.latest_changes(root)
-    text = _page(facts, drawn, changes, target, notes)
+    text = _page(facts, drawn, changes, target, notes, damage_section(root, facts.damaged))
     (target / PAGE_NAME).write_text(text, encoding="utf-8")
 
 
@@ -181,9 +183,17 @@ def _compaction(inputs: Sequence[str], session: Callable[[], Any] | None) -> lis
     rows = []
     for one in partitions:
         large = sum(file.size for file in one.segments) >= SPARK_BYTES_MIN
-        spark = session() if large and session is not None else None
-        rows += plan_one(one, now_ms, [], spark).rows
+        if large and session is not None:
+            rows += _planned_by_spark(one, now_ms, session()).rows
+        else:
+            rows += plan_one(one, now_ms, []).rows
     return [msgspec.structs.asdict(row) for row in rows]
+
+
+def _planned_by_spark(copy: PartitionFiles, now_ms: int, spark: Any) -> PartitionPlan:
+    from pipeline.sources.compaction_tasks import plan_by_spark  # noqa: PLC0415  # needs pyspark
+
+    return plan_by_spark([copy], now_ms, [], spark)[0]
 
 
 def _tiles(facts: Facts) -> str:
@@ -193,6 +203,7 @@ def _tiles(facts: Facts) -> str:
         ("unclean elections", str(facts.unclean), facts.unclean > 0),
         ("without leader now", str(facts.offline), facts.offline > 0),
         ("under-replicated now", str(facts.under_replicated), facts.under_replicated > 0),
+        ("damaged places left out", str(facts.damaged), facts.damaged > 0),
         ("offsets covered", f"{facts.start_offset} to {facts.end_offset}", False),
     )
     return "".join(
@@ -201,9 +212,38 @@ def _tiles(facts: Facts) -> str:
     )
 
 
+def damage_section(root: str, damaged: int) -> str:
+    """The damage that the last run read around or left out, and what is lost; empty without any."""
+    lines = json.loads(Path(root, RUN_NAME).read_text()).get("bypassed", [])
+    if not lines and not damaged:
+        return ""
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    rows = "".join(
+        f"<tr><td>{escape(row['path'])}</td><td>{row['position']}</td><td>{row['offset']}</td>"
+        f"<td>{escape(row['reason'])}</td><td>{escape(row['detail'])}</td></tr>"
+        for row in history_figures.damaged_places(root)
+    )
+    table = (
+        "<div class=scroll><table><tr><th>file</th><th>position</th><th>offset</th><th>reason</th>"
+        f"<th>detail</th></tr>{rows}</table></div>"
+        if rows
+        else ""
+    )
+    lost = (
+        f"<p>{damaged} damaged places of the log are in no other copy and left out: states may be"
+        " missing or last too long.</p>"
+        if damaged
+        else "<p>Nothing is lost: something else held the same, or a node cuts it too.</p>"
+    )
+    return (
+        f'<section id="damage"><h2>Damage in what was read</h2>{lost}<ul>{items}</ul>{table}'
+        "</section>"
+    )
+
+
 def _page(
     facts: Facts, drawn: list[pictures.Picture], changes: list[Row], folder: Path,
-    notes: dict[str, str],
+    notes: dict[str, str], damage: str,
 ) -> str:  # fmt: skip
     sections = "".join(_section(one, folder, notes.get(one.name, "")) for one in drawn)
     has_times = facts.begin is not None
@@ -212,7 +252,7 @@ def _page(
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
         f"<title>Metadata history</title><style>{_STYLE}</style></head><body>"
         f"<h1>History of the cluster's metadata</h1><p class=note>{escape(span)}</p>"
-        f"<ul class=facts>{_tiles(facts)}</ul>{_table(changes, facts.changes)}{sections}"
+        f"<ul class=facts>{_tiles(facts)}</ul>{damage}{_table(changes, facts.changes)}{sections}"
         "<h2>Who led a partition, and why?</h2><p>Ask the tables this page was made of:</p>"
         "<pre>scripts/pipeline history --input HISTORY --who-led orders-3"
         " --at 2026-11-17T14:07</pre>"
