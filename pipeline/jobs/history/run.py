@@ -64,6 +64,7 @@ from pipeline.jobs.history.schema import CLEAR_EVENTS, KEYED_STATES, REPORT_ARRO
 from pipeline.jobs.history.sound_log import choose_sound_log
 from pipeline.jobs.job import JobConfig, JobResult, progress
 from pipeline.jobs.publishing import current_version, publishing_version
+from pipeline.report_page import PAGE_NAME
 
 NAME: Final = "history"
 FOLLOW_SECONDS_MAX: Final = 7 * 86_400  # Kafka's default retention of its metadata log
@@ -122,7 +123,7 @@ def run(config: JobConfig) -> JobResult:
         logs = config.inputs if finished is None else None
         logs = arguments.logs or logs
         page.write_page(lambda: config.session(NAME), root, arguments.report, logs)
-        sys.stderr.write(f"report: {Path(arguments.report, page.PAGE_NAME).absolute()}\n")
+        sys.stderr.write(f"report: {Path(arguments.report, PAGE_NAME).absolute()}\n")
     return result
 
 
