@@ -78,6 +78,15 @@ def test_a_transaction_that_commits_a_partition_twice_keeps_the_second() -> None
     assert outcomes(*twice, marker(2, commit=False)) == [("superseded", 1), ("aborted", 2)]
 
 
+def test_control_records_that_end_no_transaction() -> None:
+    pending = commit(0, 5, producer_id=PRODUCER)
+    other = LogRecord(offset=1, time_ms=TIME_MS, key=b"\0\0\0\6", value=b"",
+                      producer_id=PRODUCER, is_control=True, batch=1)  # fmt: skip
+    nobody = LogRecord(offset=2, time_ms=TIME_MS, key=b"\0\0\0\1", value=b"\0" * 6,
+                       is_control=True, batch=2)  # fmt: skip
+    assert outcomes(pending, other, nobody) == [("pending", None)]
+
+
 def test_a_tombstone_removes_what_is_committed_and_what_is_pending() -> None:
     records = [commit(0, 4), commit(1, 5, producer_id=PRODUCER), removal(2),
                commit(3, 6, partition=1, producer_id=PRODUCER), marker(4, commit=True)]  # fmt: skip
@@ -162,6 +171,7 @@ def test_generations_of_a_classic_group() -> None:
     assert [(row["epoch"], row["log_offset"], row["joined"], row["departed"]) for row in rows] == [
         (0, 0, [], []), (1, 1, ["one"], []), (2, 2, ["two"], []), (2, 4, [], ["one"]),
         (3, 5, [], ["two"])]  # fmt: skip
+    assert all(row["settled_offset"] == row["log_offset"] for row in rows)
     assert members_of(found) == [("one", 1, 1, 2), ("one", 2, 2, 4), ("two", 2, 2, 5)]
     first = found.members.to_pylist()[0]
     assert first["instance_id"] == "i"
@@ -249,8 +259,20 @@ def test_an_epoch_is_settled_when_every_member_has_reached_it() -> None:
     found = fold_group_log(done, 3)
     last = found.rebalances.to_pylist()[-1]
     assert (last["settled_offset"], last["joined"], last["assignor"]) == (12, ["two"], "range")
+    assert fold_group_log([*done, current(13, "two", 3, (1,))], 3).rebalances == found.rebalances
     assert found.groups.to_pylist()[0]["state"] == "Stable"
     assert found.groups.to_pylist()[0]["protocol"] == "consumer"
+
+
+def test_a_member_that_takes_the_place_of_another_is_no_epoch() -> None:
+    key = ConsumerGroupMemberMetadataKey(group_id="g", member_id="two")
+    value = ConsumerGroupMemberMetadataValue(
+        instance_id="i", rack_id=None, client_id="c", client_host="/h", subscribed_topic_names=(),
+        subscribed_topic_regex=None, server_assignor=None, classic_member_metadata=None,
+    )  # fmt: skip
+    found = fold_group_log([*joined(0, "one", 2, (0,)), record(4, key, value)], 3)
+    assert [row["epoch"] for row in found.rebalances.to_pylist()] == [2]
+    assert found.groups.to_pylist()[0]["members"] == 2
 
 
 def test_records_of_one_batch_are_one_state_of_a_member() -> None:
@@ -274,7 +296,7 @@ def test_a_topic_gets_its_name_from_a_commit_too() -> None:
 
 
 def test_a_classic_group_that_becomes_a_consumer_group() -> None:
-    gone = record(1, GroupMetadataKey(group="g"), None)
+    gone = record(1, GroupMetadataKey(group="g"), None, batch_offset=2)
     records = [generation(0, 7, [member("one")]), gone, *joined(2, "one", 7, (0,))]
     found = fold_group_log(records, 3)
     rows = [(row["protocol"], row["epoch"]) for row in found.rebalances.to_pylist()]

@@ -109,7 +109,8 @@ class CommitFold:
                 self._decide(entry.record_offset, ABORTED, record)
                 continue
             counts = after.offset(group_id, (topic, partition))
-            is_last = counts is not None and counts.record_offset == entry.record_offset
+            assert counts is not None, f"{group_id} {topic}-{partition} was committed"
+            is_last = counts.record_offset == entry.record_offset
             outcome = COMMITTED if is_last else SUPERSEDED
             row = self._decide(entry.record_offset, outcome, record)
             if is_last:

@@ -93,8 +93,7 @@ class MemberFold:
     def _follow_epoch(
         self, group_id: str, before: Group | None, after: Group | None, record: LogRecord
     ) -> None:
-        if after is None or isinstance(after, SimpleGroup):
-            self._unsettled.pop(group_id, None)
+        if not isinstance(after, GroupMetadataValue | ConsumerGroup):
             return
         known, now = member_ids(before), member_ids(after)
         is_new = type(before) is not type(after) or epoch_of(before) != epoch_of(after)
