@@ -335,7 +335,12 @@ def test_an_id_that_is_initialized_anew_or_expires() -> None:
     gone = record(1, TransactionLogKey(transactional_id="tx"), None)
     found = fold_transaction_log([transaction(0, 4), gone], 0)
     assert (found.transactions.num_rows, found.ids) == (1, [])
-    assert fold_transaction_log([transaction(0, 4), gone, transaction(2, 4)], 0).ids != []
+    found = fold_transaction_log([transaction(0, 4), gone, transaction(2, 4)], 0)
+    assert (found.transactions.num_rows, len(found.ids)) == (2, 1)
+    (state,) = fold_transaction_log([transaction(0, 0, start_ms=-1, partitions=None)], 0).ids
+    assert (state.partitions, state.start_ms, state.is_open) == (frozenset(), None, False)
+    old = fold_transaction_log([transaction(0, 1, start_ms=0)], 0)  # as old as can be
+    assert (old.transactions.num_rows, old.ids[0].start_ms) == (1, 0)
 
 
 def test_odd_records_of_a_transaction_log() -> None:

@@ -1,5 +1,6 @@
 """Lag of groups: the end of a log in the past by the stamps of its batches, and its bounds."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -154,6 +155,7 @@ def test_nobody_reads_the_partition() -> None:
         (1_000, 201_001, 200, 2_000, 2_000, 100),
         (0, 3_600_000 * 24 * 3, 200, 0, 1_800_000, 145),
         (500, 400, 200, 1_000, 1_000, 0),
+        (0, 1_999, 200, 0, 1_000, 2),
         (0, 86_400_000 * 365 * 9, 4, 0, 86_400_000 * 365, 10),
     ],
 )
@@ -162,6 +164,17 @@ def test_samples_are_whole_multiples_of_a_step(
 ) -> None:
     found = sample_times(begin, end, count).tolist()
     assert found == [first + step * index for index in range(number)]
+
+
+def test_steps_are_those_of_a_clock() -> None:
+    minute, day = 60_000, 86_400_000
+    steps = [1000 * one for one in (1, 2, 5, 10, 15, 30)]
+    steps += [minute * one for one in (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720)]
+    steps += [day * one for one in (1, 2, 7, 14, 30, 90, 365)]
+    for step, longer in itertools.pairwise(steps):
+        assert np.diff(sample_times(0, step * 10, 10)).tolist() == [step] * 10
+        assert int(np.diff(sample_times(0, step * 10 + 1, 10)).max(initial=longer)) == longer
+        assert len(sample_times(0, step * 10 + 1, 10)) == (step * 10 + 1) // longer + 1
 
 
 def partition_of(root: Path) -> PartitionFiles:

@@ -52,7 +52,7 @@ def sample_times(begin_ms: int, end_ms: int, count: int) -> Int64Array:
         end_ms: of the newest record; nothing is known after it.
         count: at least 1.
     """
-    span = max(0, end_ms - begin_ms)
+    span = end_ms - begin_ms
     step = next((one for one in _STEPS_MS if span <= one * count), _STEPS_MS[-1])
     first = -(-begin_ms // step) * step
     return np.arange(first, end_ms + 1, step, dtype=np.int64)

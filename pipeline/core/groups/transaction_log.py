@@ -79,7 +79,7 @@ def fold_transaction_log(records: Iterable[LogRecord], log_partition: int) -> Tr
         assert isinstance(value, TransactionLogValue), f"{value=}"
         states[transactional_id] = value
         row = running.get(transactional_id)
-        if value.transaction_start_timestamp_ms < 0:
+        if known_ms(value.transaction_start_timestamp_ms) is None:
             running.pop(transactional_id, None)  # the id was initialized anew
             continue
         if row is None or row["start_ts"] != value.transaction_start_timestamp_ms:
