@@ -1,6 +1,7 @@
 """Lag of groups: the end of a log in the past by the stamps of its batches, and its bounds."""
 
 import itertools
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from tests.pipeline.segments import TIME_MS, batch, marker, write_partition
 
 APPEND_TIME = 0x08
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAABQ"
-NO_SAMPLES = np.zeros(0, np.int64)
+GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 
 
 def stamps(*rows: tuple[int, int, int, bool]) -> Stamps:
@@ -84,10 +85,7 @@ def test_between_batches_that_were_cleaned_the_end_is_between() -> None:
 def test_a_batch_without_a_stamp_and_an_empty_log() -> None:
     found = stamps((0, 10, -1, False), (10, 20, 100, True))
     assert ends(found, 50, 150) == [(0, 10), (20, 20)]
-    assert found.newest_ms == TIME_MS + 100
     assert ends(stamps(), 50) == [(0, 0)]
-    assert stamps().newest_ms is None
-    assert stamps((0, 10, -1, False)).newest_ms is None
 
 
 def test_lag_at_commits_is_exact_with_stamps_of_leaders() -> None:
@@ -201,6 +199,34 @@ def test_headers_of_a_partition(tmp_path: Path) -> None:
     below = read(tmp_path, 3).stamps
     assert (below.ends.tolist(), below.log_end) == ([2, 3], 3)
     assert newest_stamp_ms(partition_of(tmp_path)) == TIME_MS + 90
+
+
+def test_a_segment_above_the_end_is_not_opened(tmp_path: Path) -> None:
+    write_partition(tmp_path, [batch(0), batch(1), batch(2)])
+    gone = write_partition(tmp_path, [batch(3)], base_offset=3)
+    partition = partition_of(tmp_path)
+    gone.unlink()
+    assert read_data_log(partition, 3).stamps.log_end == 3
+    with pytest.raises(FileNotFoundError):
+        read_data_log(partition, 4)
+
+
+def test_the_newest_stamp_is_looked_for_behind_the_last_entry_of_the_index(tmp_path: Path) -> None:
+    first, second = batch(0, time_ms=TIME_MS + 9), batch(1, time_ms=0)
+    path = write_partition(tmp_path, [first, second])
+    assert newest_stamp_ms(partition_of(tmp_path)) == TIME_MS + 9
+    path.with_suffix(".index").write_bytes(struct.pack(">ii", 1, len(first)))
+    assert newest_stamp_ms(partition_of(tmp_path)) == 0
+
+
+def test_old_messages_have_stamps_too() -> None:
+    folder = GOLDEN / "storage" / "legacy-log" / "mixed-v0-v1-v2-0"
+    (partition,) = discover([str(folder)]).partitions
+    found = read_data_log(partition, None)
+    assert found.damage == ()
+    assert (np.diff(found.stamps.ends) > 0).all()
+    assert found.stamps.stamps_ms.min() == -1  # of magic 0
+    assert found.stamps.stamps_ms.max() > 0
 
 
 def test_what_is_below_the_start_of_the_log_does_not_count(tmp_path: Path) -> None:

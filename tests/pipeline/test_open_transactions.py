@@ -76,4 +76,7 @@ def test_columns_and_order() -> None:
     assert (of_log["producer_epoch"], of_log["topic"], of_log["state"]) == (1, "orders", None)
     assert (rows[0]["open_ms"], rows[0]["timeout_ms"], rows[0]["state"]) == (0, 60_000, "Ongoing")
     assert rows[2]["timeout_ms"] == 60_000
+    assert MAX_TIMEOUT_MS == 900_000
+    other = open_transactions([known()], [in_log(partition=1)], NOW).to_pylist()[1]
+    assert (other["transactional_id"], other["timeout_ms"]) == (None, MAX_TIMEOUT_MS)
     assert open_transactions([known(start_ms=None)], [], NOW).to_pylist()[0]["open_ms"] is None

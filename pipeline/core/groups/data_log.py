@@ -46,12 +46,6 @@ class Stamps(msgspec.Struct, frozen=True, kw_only=True):
     is_leaders: npt.NDArray[np.bool_]
     log_end: int
 
-    @property
-    def newest_ms(self) -> int | None:
-        """The newest stamp."""
-        newest = int(self.stamps_ms.max(initial=-1))
-        return None if newest < 0 else newest
-
     def ends_at(self, instants_ms: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Low and high of the log's end at each instant; a low of 0 says nothing."""
         seen = np.maximum.accumulate(self.stamps_ms)
@@ -89,8 +83,7 @@ def read_data_log(partition: PartitionFiles, end: int | None) -> DataLog:
         if end is not None and file.base_offset >= end:
             break
         start = copy.log_start_offset
-        begin = locate(file, start) if file.base_offset < start else 0
-        for table in _tables(file, begin, damage):
+        for table in _tables(file, locate(file, start), damage):
             wanted = table.column("base_offset") >= start
             if end is not None:
                 wanted &= table.last_offsets < end
@@ -138,8 +131,8 @@ def newest_stamp_ms(partition: PartitionFiles) -> int | None:
         OSError: as `read_data_log`.
     """
     for file in reversed(partition.segments):
-        entries = offset_entries(file) or [(0, 0)]
-        tables = _tables(file, min(entries[-1][1], file.size), [])
+        entries = offset_entries(file)
+        tables = _tables(file, entries[-1][1] if entries else 0, [])
         newest = max((int(one.column("max_timestamp_ms").max()) for one in tables), default=-1)
         if newest >= 0:
             return newest

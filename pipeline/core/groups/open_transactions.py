@@ -88,15 +88,16 @@ def _of_coordinator(one: IdState, now_ms: int) -> Row:
 def _of_log(
     log: OpenInLog, one: OpenTransaction, known: IdState | None, now_ms: int, max_timeout_ms: int
 ) -> Row:
-    is_known = known is not None and (log.topic, log.partition) in known.partitions
-    verdict = ACCOUNTED if is_known else RECENT
-    if not is_known and now_ms - one.last_ms > max_timeout_ms:
+    is_accounted = known is not None and (log.topic, log.partition) in known.partitions
+    of_id = known if is_accounted else None
+    verdict = ACCOUNTED if is_accounted else RECENT
+    if not is_accounted and now_ms - one.last_ms > max_timeout_ms:
         verdict = HANGING
     return {
-        "source": LOG, "transactional_id": known.transactional_id if known and is_known else None,
+        "source": LOG, "transactional_id": None if of_id is None else of_id.transactional_id,
         "producer_id": one.producer_id, "producer_epoch": one.producer_epoch,
         "topic": log.topic, "partition": log.partition, "first_offset": one.first_offset,
         "state": None, "verdict": verdict, "start_ts": one.first_ms, "last_ts": one.last_ms,
         "open_ms": now_ms - one.first_ms,
-        "timeout_ms": known.timeout_ms if known and is_known else max_timeout_ms,
+        "timeout_ms": max_timeout_ms if of_id is None else of_id.timeout_ms,
     }  # fmt: skip
