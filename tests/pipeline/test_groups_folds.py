@@ -187,8 +187,10 @@ def test_bytes_of_a_classic_member() -> None:
     one = member("one", subscription, assignment)
     (row,) = fold_group_log([generation(0, 1, [one])], 0).members.to_pylist()
     assert row["subscribed_topics"] == ["orders"]
-    assert row["assigned"] == [{"topic": "a", "topic_id": None, "partitions": [2]},
-                               {"topic": "orders", "topic_id": None, "partitions": [0, 1]}]  # fmt: skip
+    assert row["assigned"] == [
+        {"topic": "a", "topic_id": None, "partitions": [2]},
+        {"topic": "orders", "topic_id": None, "partitions": [0, 1]},
+    ]
     assert (row["valid_to_offset"], row["valid_to_ts"]) == (None, None)
     (row,) = fold_group_log(
         [generation(0, 1, [one], protocol_type="connect")], 0

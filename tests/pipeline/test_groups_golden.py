@@ -90,12 +90,15 @@ def test_commits_of_transactions_have_the_outcome_of_their_marker() -> None:
         if row["producer_id"] is None:
             assert (row["decided_offset"], row["decided_ts"]) == (None, None)
             continue
-        (of,) = (one for one in told if one["producer_id"] == row["producer_id"]
-                 and one["start_ts"] <= row["log_ts"] <= (one["prepared_ts"] or row["log_ts"]))  # fmt: skip
+        (of,) = (
+            one for one in told
+            if one["producer_id"] == row["producer_id"]
+            and one["start_ts"] <= row["log_ts"] <= (one["prepared_ts"] or row["log_ts"])
+        )  # fmt: skip
         assert row["outcome"] == outcomes[of["state"]]
         assert (row["decided_offset"] is None) == (of["completed_ts"] is None)
-        assert any(one["topic"] == "__consumer_offsets" and row["log_partition"] in one["partitions"]
-                   for one in of["partitions"])  # fmt: skip
+        written = {one["topic"]: one["partitions"] for one in of["partitions"]}
+        assert row["log_partition"] in written["__consumer_offsets"]
         met.add(of["state"])
     assert met == outcomes.keys()
     assert {row["outcome"] for row in rows} == {"committed", "tombstone", "pending", "aborted"}

@@ -232,8 +232,10 @@ def test_logs_of_kafka_from_their_folders(
     command = ["groups", "--input", str(tmp_path / "in"), "--output", str(out), "--now"]
     assert main([*command, "1795395200000"]) == 0
     run = json.loads((out / "run.json").read_text())
-    assert run["tables"] == {"commits": 541, "lag": 0, "groups": 40, "members": 49,
-                             "rebalances": 102, "transactions": 12, "open_transactions": 2}  # fmt: skip
+    assert run["tables"] == {
+        "commits": 541, "lag": 0, "groups": 40, "members": 49, "rebalances": 102,
+        "transactions": 12, "open_transactions": 2,
+    }  # fmt: skip
     assert (run["counters"]["records"], run["counters"]["undeclared"]) == (823, 55)
     assert run["counters"]["refused"] == 0
     (named,) = run["bypassed"]

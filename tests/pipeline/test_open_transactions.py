@@ -1,4 +1,4 @@
-"""Which open transactions hang: by the coordinator's log, and by the data logs (KIP-664)."""
+"""Open transactions and those that hang: by the coordinator's log, by data logs (KIP-664)."""
 
 from typing import Any
 
@@ -14,8 +14,10 @@ NOW = 10_000_000
 
 def known(producer: int = 7, name: str = "tx", **more: Any) -> IdState:
     """An ongoing transaction of orders-0 with a time-out of a minute, begun just now."""
-    fields = {"state": "Ongoing", "is_open": True, "is_prepared": False, "timeout_ms": 60_000,
-              "start_ms": NOW, "last_update_ms": NOW, "partitions": frozenset({("orders", 0)})}  # fmt: skip
+    fields = {
+        "state": "Ongoing", "is_open": True, "is_prepared": False, "timeout_ms": 60_000,
+        "start_ms": NOW, "last_update_ms": NOW, "partitions": frozenset({("orders", 0)}),
+    }  # fmt: skip
     return IdState(transactional_id=name, producer_id=producer, producer_epoch=2, **fields | more)
 
 

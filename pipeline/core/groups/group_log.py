@@ -57,7 +57,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class LogCounts(msgspec.Struct, kw_only=True):
-    """What a fold read of a partition; the first REFUSED_MAX of `refused_count` are kept."""
+    """Counts of the records of a partition; the first REFUSED_MAX of `refused_count` are kept."""
 
     records: int = 0
     undeclared: Counter[str] = msgspec.field(default_factory=Counter)
@@ -81,7 +81,7 @@ class LogCounts(msgspec.Struct, kw_only=True):
 
 
 class GroupLog(msgspec.Struct, frozen=True, kw_only=True):
-    """What one partition of `__consumer_offsets` says."""
+    """Tables and timelines of one partition of `__consumer_offsets`."""
 
     commits: pa.Table
     members: pa.Table

@@ -43,7 +43,7 @@ class IdState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TransactionLog(msgspec.Struct, frozen=True, kw_only=True):
-    """What one partition of `__transaction_state` says."""
+    """Tables and ids of one partition of `__transaction_state`."""
 
     transactions: pa.Table
     ids: list[IdState]

@@ -32,7 +32,7 @@ TASKS_MAX: Final = 10_000
 
 
 class Task(Protocol):
-    """What one task reads."""
+    """Input of one task."""
 
     @property
     def bytes(self) -> int:
@@ -45,7 +45,7 @@ R = TypeVar("R")
 
 
 class Folded(msgspec.Struct, kw_only=True):
-    """What a coordinator's partition gave: rows written per table, and what is not written yet."""
+    """Result of a coordinator's partition: rows written per table, and the rest."""
 
     topic: str
     partition: int
@@ -70,7 +70,7 @@ class MeasureTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measured(msgspec.Struct, kw_only=True):
-    """What a data partition gave."""
+    """Result of a data partition."""
 
     opened: OpenInLog
     rows: int
