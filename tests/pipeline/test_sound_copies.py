@@ -99,10 +99,39 @@ def test_damage_above_the_high_watermark_does_not_count(tmp_path: Path) -> None:
     assert chosen(tmp_path, until="end")[0] == ["n2"]
 
 
+@pytest.mark.parametrize("damaged", [0, 1, 2])
+def test_damage_below_the_high_watermark_counts(tmp_path: Path, damaged: int) -> None:
+    write_copy(tmp_path, 1, damaged=damaged, watermark=3)
+    write_copy(tmp_path, 2, watermark=3)
+    assert chosen(tmp_path)[0] == ["n2"]
+
+
+def test_the_last_batch_below_the_high_watermark_is_of_the_same_history(tmp_path: Path) -> None:
+    write_copy(tmp_path, 1, damaged=1, watermark=3)
+    write_copy(tmp_path, 2, watermark=3, epochs={2: 9})
+    write_copy(tmp_path, 3, watermark=3, epochs={3: 9})
+    assert chosen(tmp_path)[0] == ["n3"]
+
+
+def test_the_first_damage_is_named(tmp_path: Path) -> None:
+    home = write_copy(tmp_path, 1, ends=6, damaged=4)
+    path = home / "orders-0" / f"{0:020d}.log"
+    content, size = bytearray(path.read_bytes()), path.stat().st_size // 6
+    content[size + HEAD] ^= 1  # in the second batch too
+    path.write_bytes(content)
+    later = bytearray(batch(6))
+    later[HEAD] ^= 1
+    write_partition(home, [bytes(later), batch(7)], base_offset=6)
+    write_copy(tmp_path, 2, ends=8)
+    nodes, choice = chosen(tmp_path)
+    assert nodes == ["n2"]
+    assert choice.bypassed[0].startswith(f"{path}:{size} bad_crc")
+
+
 def test_a_segment_above_the_high_watermark_is_not_looked_at(tmp_path: Path) -> None:
     home = write_copy(tmp_path, 1, watermark=4)
     write_partition(home, [bytes(70)], base_offset=4)
-    (home / "orders-0" / "00000000000000000004.log").write_bytes(b"\1" * 100)
+    (home / "orders-0" / "00000000000000000004.log").write_bytes(bytes(16) + b"\x09" * 84)
     write_copy(tmp_path, 2, watermark=4)
     assert chosen(tmp_path)[0] == ["n1"]
 
@@ -118,15 +147,16 @@ def test_a_torn_tail_is_no_damage_but_below_the_recovery_point(tmp_path: Path) -
 
 
 def test_a_file_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
-    home = write_copy(tmp_path, 1, watermark=4)
-    write_copy(tmp_path, 2, watermark=4)
-    path = home / "orders-0" / "00000000000000000000.log"
-    options = parse_options({"path": str(tmp_path)})
+    home = write_copy(tmp_path, 1, first=2)
+    path = write_partition(home, [batch(0), batch(1)])
+    for node in (home, write_copy(tmp_path, 2)):
+        (node / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 0\n")
     listing = discover([str(tmp_path)]).partitions
     path.unlink()
     path.mkdir()
-    choice = choose_sound_copies(listing, options)
-    assert [Path(one).parent.name for one in choice.choice.limits] == ["n2"]
+    found = choose_sound_copies(listing, parse_options({"path": str(tmp_path)}))
+    assert [Path(one).parent.name for one in found.choice.limits] == ["n2"]
+    assert found.bypassed[0].startswith(f"{path}: not a regular file")
 
 
 def test_a_single_copy_and_one_that_is_not_wanted(tmp_path: Path) -> None:
