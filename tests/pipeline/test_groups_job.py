@@ -9,7 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.cli import main
+from pipeline.jobs import job
 from pipeline.jobs.groups.page import lag_by_group
+from pipeline.jobs.job import Progress
 from tests.coordinator.golden import ARCHIVE
 from tests.pipeline.groups_by_hand import (
     PRODUCER,
@@ -200,6 +202,60 @@ def test_lag_of_a_group_is_over_all_its_partitions(tmp_path: Path) -> None:
     assert found == [("g", 10, 10), ("g", 10, 10), ("g", 30, 30)]
 
 
+def test_the_lag_goes_on_behind_the_last_commit(tmp_path: Path) -> None:
+    root = write_cluster(tmp_path / "n1")
+    for name, time in (("orders-0", 5_000), ("other-0", 9_000)):
+        later = batch(30, attributes=APPEND_TIME, time_ms=TIME_MS + time)
+        write_partition(root, [later], name=name, base_offset=30)
+    for now, ends in ((TIME_MS + 8_000, (5, 21)), (TIME_MS + 4_000, (4, 20))):
+        out = tmp_path / str(now)
+        command = ["groups", "--input", str(root), "--output", str(out), "--now", str(now)]
+        assert main(command) == 0
+        last = lag_by_group(out)[-1]
+        assert (last["ts"].timestamp() - TIME_MS / 1000, last["lag_max"]) == ends
+    few = tmp_path / "few"
+    command = ["groups", "--input", str(root), "--output", str(few), "--now", NOW]
+    assert main([*command, "--samples", "1"]) == 0
+    assert [row["ts"].timestamp() - TIME_MS / 1000 for row in lag_by_group(few)] == [5]
+
+
+@pytest.mark.parametrize("count", [20, 23])
+def test_some_lines_of_a_kind_are_shown(
+    tmp_path: Path, count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = batch(0, [b""] * count, keys=[b"\0\1\0"] * count)
+    write_partition(tmp_path / "n1", [odd], name=OFFSETS)
+    command = ["groups", "--input", str(tmp_path / "n1"), "--output", str(tmp_path / "out")]
+    assert main(command) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert sum("the record is cut" in line for line in lines) == 20
+    assert lines[20:] == ([] if count == 20 else ["and 3 more"])
+
+
+def test_each_task_counts_in_the_lines_of_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Progress] = []
+
+    class Kept(Progress):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            made.append(self)
+
+    monkeypatch.setattr(job, "Progress", Kept)
+    root = write_cluster(tmp_path / "n1")
+    assert main(["groups", "--input", str(root), "--output", str(tmp_path / "out")]) == 0
+    ((done, total, read),) = [told.figures() for told in made]
+    assert done == total == 4
+    assert read == bytes_of(root)
+
+
+def bytes_of(root: Path) -> int:
+    """Bytes that are read: the headers of `__consumer_offsets` too, for its own transactions."""
+    sizes = {path.parent.name: path.stat().st_size for path in root.rglob("*.log")}
+    return sum(sizes.values()) + sizes[OFFSETS]
+
+
 @pytest.mark.parametrize("node", ["n2", "n1"])
 def test_what_cannot_be_used(tmp_path: Path, node: str, capsys: pytest.CaptureFixture[str]) -> None:
     write_partition(tmp_path / "n1", [batch(0)])
@@ -217,10 +273,7 @@ def test_what_cannot_be_used(tmp_path: Path, node: str, capsys: pytest.CaptureFi
 def test_dry_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = write_cluster(tmp_path / "n1")
     assert main(["groups", "--input", str(root), "--dry-run"]) == 0
-    sizes = sum(path.stat().st_size for path in root.rglob("*.log"))
-    consumer_offsets = (root / OFFSETS / f"{0:020d}.log").stat().st_size
-    # the headers of __consumer_offsets are read too: for its own transactions
-    assert f"partitions 2, bytes {sizes + consumer_offsets}" in capsys.readouterr().out
+    assert f"partitions 2, bytes {bytes_of(root)}" in capsys.readouterr().out
 
 
 def test_logs_of_kafka_from_their_folders(
