@@ -11,6 +11,7 @@ import pytest
 from pipeline.cli import main
 from pipeline.jobs import job
 from pipeline.jobs.groups.page import lag_by_group
+from pipeline.jobs.groups.plan import plan_groups
 from pipeline.jobs.job import Progress
 from tests.coordinator.golden import ARCHIVE
 from tests.pipeline.groups_by_hand import (
@@ -268,6 +269,32 @@ def test_what_cannot_be_used(tmp_path: Path, node: str, capsys: pytest.CaptureFi
     assert ("--samples is 0" in error) is (node == "n2")
     wanted = "no partition of __consumer_offsets or __transaction_state"
     assert (wanted in error) is (node == "n1")
+
+
+def test_partitions_that_are_read(tmp_path: Path) -> None:
+    root = write_cluster(tmp_path / "n1")
+    write_partition(root, [batch(0)], name="__cluster_metadata-0")
+    write_partition(root, [batch(0)], name="named-0", topic_id="AAAAAAAAAAAAAAAAAAAABw")
+    (root / "empty-0").mkdir()
+    (root / "empty-0" / "partition.metadata").write_text(
+        "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAACA"
+    )
+    plan = plan_groups([str(root)], "FAILFAST")
+    assert [one.topic for one in plan.logs] == ["__consumer_offsets", "__transaction_state"]
+    topics = [one.partition.topic for one in plan.data]
+    assert topics == ["__consumer_offsets", "named", "orders"]
+    assert plan.logs[0].names["AAAAAAAAAAAAAAAAAAAABw"] == "named"
+
+
+def test_a_small_file_that_is_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = write_cluster(tmp_path / "n1")
+    (root / "meta.properties").write_text("node.id=x\n")
+    command = ["groups", "--input", str(root), "--dry-run"]
+    assert main(command) == 2
+    assert main([*command, "--mode", "DROPMALFORMED"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert all("meta.properties" in line for line in lines)
 
 
 def test_dry_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
