@@ -158,6 +158,23 @@ def test_a_transaction_in_a_data_log_that_nobody_ends(tmp_path: Path) -> None:
         assert (row["topic"], row["partition"], row["producer_id"]) == ("payments", 2, 99)
 
 
+def test_how_long_producers_try_bounds_the_lag_from_below(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "n1"
+    write_partition(root, [batch(0, [b"v"] * 10)])
+    write_partition(root, [batch_of([commit(40, 4)])], name=OFFSETS)
+    found = []
+    for number, more in enumerate(([], ["--delivery-timeout", "30"], ["--delivery-timeout", "31"])):
+        out = tmp_path / f"out{number}"
+        command = ["groups", "--input", str(root), "--output", str(out), "--now", NOW]
+        assert main([*command, *more]) == 0
+        found.append([(row["lag_min"], row["lag_max"]) for row in rows(out, "lag")])
+    assert found == [[(0, 6)], [(6, 6)], [(0, 6)]]  # stamped at 9 ms, committed at 40
+    assert main([*command, "--delivery-timeout", "-1"]) == 2
+    assert "--delivery-timeout is -1" in capsys.readouterr().err
+
+
 def test_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = write_cluster(tmp_path / "n1")
     states = [transaction(0, 1, name="<late>")]

@@ -16,6 +16,7 @@ from tests.pipeline.segments import TIME_MS, batch, marker, write_partition
 
 APPEND_TIME = 0x08
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAABQ"
+NO_SAMPLES = np.zeros(0, np.int64)
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 
 
@@ -71,8 +72,24 @@ def test_stamps_of_producers_only_bound_the_end_from_above() -> None:
 
 def test_a_batch_that_is_stamped_late_was_there_before_all_that_follow() -> None:
     found = stamps((0, 10, 300, True), (10, 20, 100, True), (20, 30, 400, True))
-    # the clock went back: at 200 not even the first batch was there
-    assert ends(found, 200, 350) == [(0, 0), (20, 20)]
+    # the clock went back: which stamp is true is not known, so the bounds contradict each other
+    assert ends(found, 50, 200, 350) == [(0, 0), (20, 0), (20, 20)]
+
+
+def test_a_batch_was_there_when_one_behind_it_was() -> None:
+    found = stamps((0, 10, 500, False), (10, 20, 100, True), (20, 30, 600, False))
+    assert ends(found, 150, 550, 650) == [(20, 0), (20, 20), (20, 30)]
+
+
+def test_a_batch_is_there_after_the_longest_that_a_producer_tries() -> None:
+    found = stamps((0, 10, 100, False), (10, 20, -1, False), (20, 30, 200, False))
+    instants = np.array([119, 120, 121, 219, 220, 221], np.int64) + TIME_MS
+    low, high = found.ends_at(instants, 20)
+    assert low.tolist() == [0, 0, 10, 10, 10, 30]
+    assert high.tolist() == [20, 20, 20, 30, 30, 30]
+    table = lag_table("orders", 0, None, [timeline((150, 5))], found, NO_SAMPLES, 20)
+    assert table.column("lag_min").to_pylist() == [5]
+    assert lag([timeline((150, 5))], found) == [("commit", 150, 5, 0, 15, False)]
 
 
 def test_between_batches_that_were_cleaned_the_end_is_between() -> None:

@@ -6,7 +6,8 @@ An end offset in the past is known by the stamps of batches, never better than t
   before the first one of them. That holds for both kinds of stamps, as a producer stamps a record
   before it sends it, if clocks agree and producers stamp records with the time of sending.
 - `low`: a batch that its leader stamped (LogAppendTime) before the instant was there by then. A
-  stamp of a producer (CreateTime) says nothing of the kind: the batch may have been on its way.
+  stamp of a producer (CreateTime) says so only after the time that a producer may take to deliver,
+  where that is known and no stamp is older than its sending: the batch may have been on its way.
 
 With stamps of leaders both are equal, but for the millisecond of an append itself and where the
 cleaner or retention has removed the batches between. Times of old messages without any count as
@@ -31,6 +32,7 @@ from pipeline.core.records.batches import BatchTable, scan
 
 Int64Array = npt.NDArray[np.int64]
 APPEND_TIME: Final = 1
+_NEVER: Final = 1 << 62  # later than any instant
 _DAMAGE_MAX: Final = 20
 
 
@@ -46,16 +48,26 @@ class Stamps(msgspec.Struct, frozen=True, kw_only=True):
     is_leaders: npt.NDArray[np.bool_]
     log_end: int
 
-    def ends_at(self, instants_ms: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Low and high of the log's end at each instant; a low of 0 says nothing."""
+    def ends_at(
+        self, instants_ms: Int64Array, delivery_ms: int | None = None
+    ) -> tuple[Int64Array, Int64Array]:
+        """Low and high of the log's end at each instant; a low of 0 says nothing.
+
+        Args:
+            instants_ms: any instants.
+            delivery_ms: the longest that a batch takes from its producer's stamp to the log, None
+                if nobody says so.
+        """
         seen = np.maximum.accumulate(self.stamps_ms)
         after = np.searchsorted(seen, instants_ms, side="right")
         high = np.append(self.bases, self.log_end)[after]
-        of_leaders = np.where(self.is_leaders, self.stamps_ms, -1)
-        before = np.searchsorted(np.maximum.accumulate(of_leaders), instants_ms, side="left")
-        led = np.maximum.accumulate(np.where(self.is_leaders, self.ends, 0))
-        low = np.append(np.zeros(1, np.int64), led)[before]
-        return low, high
+        delivered = _NEVER if delivery_ms is None else self.stamps_ms + delivery_ms
+        there = np.where(self.is_leaders, self.stamps_ms, delivered)
+        there = np.where(self.stamps_ms < 0, _NEVER, there)
+        # a batch was there at the latest when one behind it was
+        by_then = np.minimum.accumulate(there[::-1])[::-1]
+        before = np.searchsorted(by_then, instants_ms, side="left")
+        return np.append(np.zeros(1, np.int64), self.ends)[before], high
 
 
 class DataLog(msgspec.Struct, frozen=True, kw_only=True):

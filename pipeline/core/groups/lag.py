@@ -60,7 +60,7 @@ def sample_times(begin_ms: int, end_ms: int, count: int) -> Int64Array:
 
 def lag_table(
     topic: str, partition: int, topic_id: str | None, timelines: Sequence[Timeline],
-    stamps: Stamps, samples_ms: Int64Array,
+    stamps: Stamps, samples_ms: Int64Array, delivery_ms: int | None = None,
 ) -> pa.Table:  # fmt: skip
     """The table LAG of one partition, by group and time.
 
@@ -71,13 +71,14 @@ def lag_table(
         timelines: of the groups that committed offsets of it.
         stamps: of the log's batches.
         samples_ms: instants, ascending, at which each group's lag is told too.
+        delivery_ms: as for `Stamps.ends_at`.
     """
     own = [_of_topic(timeline, topic_id) for timeline in timelines]
     times, offsets = _evidence(own)
     tables = []
     for one in own:
         points = _points(one, samples_ms)
-        low, high = stamps.ends_at(points.times_ms)
+        low, high = stamps.ends_at(points.times_ms, delivery_ms)
         known = np.searchsorted(times, points.times_ms, side="right")
         low = np.maximum(low, np.append(np.zeros(1, np.int64), offsets)[known])
         high = np.where(high < low, np.maximum(stamps.log_end, low), high)

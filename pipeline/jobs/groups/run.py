@@ -71,6 +71,9 @@ def add_arguments(parser: ArgumentParser) -> None:
                         help="time at which time-outs are judged, default now")  # fmt: skip
     parser.add_argument("--max-transaction-timeout", type=int, default=MAX_TIMEOUT_MS,
                         metavar="MS", help="transaction.max.timeout.ms")  # fmt: skip
+    parser.add_argument("--delivery-timeout", type=int, metavar="MS",
+                        help="delivery.timeout.ms of all producers, which stamp records when they"
+                        " send them: their stamps then bound the lag from below too")  # fmt: skip
     parser.add_argument("--samples", type=int, default=_SAMPLES, metavar="N",
                         help="instants of the lag history beside the commits")  # fmt: skip
     parser.add_argument("--report", metavar="DIR", help="a page with the lag as a picture")
@@ -85,6 +88,9 @@ def run(config: JobConfig) -> JobResult:
     arguments = config.arguments
     if arguments.samples < 1:
         raise BadInputError(f"--samples is {arguments.samples}, allowed: a whole number from 1 on")
+    if arguments.delivery_timeout is not None and arguments.delivery_timeout < 0:
+        given = arguments.delivery_timeout
+        raise BadInputError(f"--delivery-timeout is {given}, allowed: a whole number from 0 on")
     plan = plan_groups(config.inputs, arguments.mode, arguments.until)
     _show((*plan.notes, *plan.bypassed))
     if config.dry_run:
@@ -113,7 +119,7 @@ def _made(config: JobConfig, plan: GroupsPlan, spark: Any, now_ms: int, folder: 
         samples = _samples(plan, folded, timelines, now_ms, config.arguments.samples)
         works = [
             MeasureTask(
-                files=one, samples_ms=samples,
+                files=one, samples_ms=samples, delivery_ms=config.arguments.delivery_timeout,
                 timelines=timelines.get((one.partition.topic, one.partition.partition), []),
             )
             for one in plan.data

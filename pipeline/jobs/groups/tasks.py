@@ -62,6 +62,7 @@ class MeasureTask(msgspec.Struct, frozen=True, kw_only=True):
     files: DataLogFiles
     timelines: list[Timeline]
     samples_ms: Int64Array
+    delivery_ms: int | None
 
     @property
     def bytes(self) -> int:
@@ -136,8 +137,9 @@ def measure(task: MeasureTask, folder: str) -> Measured:
     count = 0
     if task.timelines:
         lag = lag_table(
-            name, number, partition.topic_id, task.timelines, log.stamps, task.samples_ms
-        )
+            name, number, partition.topic_id, task.timelines, log.stamps, task.samples_ms,
+            task.delivery_ms,
+        )  # fmt: skip
         count = write_table(Path(folder, "lag", f"part-{name}-{number}.parquet"), lag)
     return Measured(opened=OpenInLog(name, number, log.opened), rows=count, damage=list(log.damage))
 
