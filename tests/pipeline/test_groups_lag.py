@@ -48,7 +48,7 @@ def lag(
     topic_id: str | None = None,
 ) -> list[tuple]:  # fmt: skip
     instants = np.array(samples or [], np.int64) + TIME_MS
-    table = lag_table("orders", 0, topic_id, timelines, found, instants)
+    table = lag_table("orders", 0, topic_id, timelines, found, samples_ms=instants)
     assert table.schema == LAG
     return [
         (row["point"], round(row["ts"].timestamp() * 1000) - TIME_MS, row["committed_offset"],
@@ -87,7 +87,8 @@ def test_a_batch_is_there_after_the_longest_that_a_producer_tries() -> None:
     low, high = found.ends_at(instants, 20)
     assert low.tolist() == [0, 0, 10, 10, 10, 30]
     assert high.tolist() == [20, 20, 20, 30, 30, 30]
-    table = lag_table("orders", 0, None, [timeline((150, 5))], found, NO_SAMPLES, 20)
+    table = lag_table("orders", 0, None, [timeline((150, 5))], found,
+                      samples_ms=NO_SAMPLES, delivery_ms=20)  # fmt: skip
     assert table.column("lag_min").to_pylist() == [5]
     assert lag([timeline((150, 5))], found) == [("commit", 150, 5, 0, 15, False)]
 

@@ -60,7 +60,7 @@ def sample_times(begin_ms: int, end_ms: int, count: int) -> Int64Array:
 
 def lag_table(
     topic: str, partition: int, topic_id: str | None, timelines: Sequence[Timeline],
-    stamps: Stamps, samples_ms: Int64Array, delivery_ms: int | None = None,
+    stamps: Stamps, *, samples_ms: Int64Array, delivery_ms: int | None = None,
 ) -> pa.Table:  # fmt: skip
     """The table LAG of one partition, by group and time.
 

@@ -137,8 +137,8 @@ def measure(task: MeasureTask, folder: str) -> Measured:
     count = 0
     if task.timelines:
         lag = lag_table(
-            name, number, partition.topic_id, task.timelines, log.stamps, task.samples_ms,
-            task.delivery_ms,
+            name, number, partition.topic_id, task.timelines, log.stamps,
+            samples_ms=task.samples_ms, delivery_ms=task.delivery_ms,
         )  # fmt: skip
         count = write_table(Path(folder, "lag", f"part-{name}-{number}.parquet"), lag)
     return Measured(opened=OpenInLog(name, number, log.opened), rows=count, damage=list(log.damage))
