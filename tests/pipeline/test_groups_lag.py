@@ -278,6 +278,25 @@ def test_damaged_headers_are_named_and_passed_over(tmp_path: Path) -> None:
     assert len(read(tmp_path).damage) == 1
 
 
+def test_a_stamp_of_1970_is_one() -> None:
+    found = Stamps(
+        bases=np.array([0]), ends=np.array([10]), stamps_ms=np.array([0]),
+        is_leaders=np.array([True]), log_end=10,
+    )  # fmt: skip
+    low, high = found.ends_at(np.array([0, 1]))
+    assert (low.tolist(), high.tolist()) == ([0, 10], [10, 10])
+
+
+@pytest.mark.parametrize("attributes", [0x10, 0x30])
+def test_what_is_no_marker_ends_no_transaction(tmp_path: Path, attributes: int) -> None:
+    """Data with the key of a marker, and a control record that is none."""
+    key = b"\0\0\0\1" if attributes == 0x10 else b"\0\0\0\6"
+    first = batch(0, attributes=0x10, producer=(7, 0, 0))
+    other = batch(1, [b"\0" * 6], keys=[key], attributes=attributes, producer=(7, 0, 1))
+    write_partition(tmp_path, [first, other])
+    assert [one.first_offset for one in read(tmp_path).opened] == [0]
+
+
 def test_open_transactions_of_a_log(tmp_path: Path) -> None:
     def data(offset: int, producer: int, epoch: int, time: int) -> bytes:
         return batch(offset, attributes=0x10, producer=(producer, epoch, 0), time_ms=TIME_MS + time)
