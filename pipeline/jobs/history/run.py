@@ -77,6 +77,7 @@ from pipeline.jobs.history.schema import CLEAR_EVENTS, KEYED_STATES, REPORT_ARRO
 from pipeline.jobs.history.sound_log import choose_sound_log, damage_between
 from pipeline.jobs.job import JobConfig, JobResult, Progress, progress
 from pipeline.jobs.publishing import current_version, publishing_version
+from pipeline.report_page import PAGE_NAME
 
 NAME: Final = "history"
 FOLLOW_SECONDS_MAX: Final = 7 * 86_400  # Kafka's default retention of its metadata log
@@ -142,7 +143,7 @@ def run(config: JobConfig) -> JobResult:
         logs = arguments.logs or logs
         session = None if config.engine == LOCAL else partial(config.session, NAME)
         page.write_page(session, root, arguments.report, logs)
-        sys.stderr.write(f"report: {Path(arguments.report, page.PAGE_NAME).absolute()}\n")
+        sys.stderr.write(f"report: {Path(arguments.report, PAGE_NAME).absolute()}\n")
     return result
 
 
