@@ -1,13 +1,16 @@
 """The pipeline: records and bytes per CPU second, in this process and through Spark.
 
 python -m benchmarks.pipeline [--megabytes N] [--spark] [--kafka] [--json]
+python -m benchmarks.pipeline --start [--spark] [--json]
 python -m benchmarks.pipeline --kafka-source [--connector DIR] [--megabytes N] [--json]
 
 Core figures are the best of three runs of this process's CPU time, page cache warm. Spark figures
 count driver, JVM and Python workers on local[2] after three warming runs, sink noop; per CPU second
 over all measured runs together, since one run is short against the clock of the kernel. The peak
 memory of the Python workers is what one task takes. --kafka also times Kafka's DumpLogSegments
-over the same metadata log, its start and its warming up included. --kafka-source measures only
+over the same metadata log, its start and its warming up included. --start measures only whole
+commands over a small log, each in a process of its own, from its start to its end, by the local
+engine (best of three) and with --spark by Spark's (once). --kafka-source measures only
 Spark's Kafka source against ours (`benchmarks.pipeline_kafka_source`).
 """
 
@@ -15,6 +18,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -28,6 +32,7 @@ from benchmarks import pipeline_kafka_source, report
 from benchmarks.clusters import kafka_peer
 from benchmarks.cpu_meter import CpuMeter, process_ticks
 from benchmarks.pipeline_data import write_log, write_metadata_log
+from pipeline.cli import CLEAN, FINDINGS
 from pipeline.core.audit.check_segment import check_file
 from pipeline.core.reading.discovery import discover
 from pipeline.core.reading.options import parse_options
@@ -35,6 +40,11 @@ from pipeline.core.reading.reader import plan_read, read_splits
 from wire.batches.compression import Codec
 
 RUNS: Final = 3
+SMALL_RECORDS: Final = 2_000
+# job -> flags beside input and output
+STARTED: Final[dict[str, tuple[str, ...]]] = {
+    "audit": (), "export": (), "compaction": ("--subscribe", "log"), "history": (),
+}  # fmt: skip
 SPARK_WARMING_RUNS: Final = 3
 SPARK_LOGS: Final = ("100B_16K_none", "1KB_16K_none")
 # name -> value bytes, batch bytes, codec
@@ -60,6 +70,7 @@ def main() -> None:
     parser.add_argument("--metadata-records", type=int, default=400_000)
     parser.add_argument("--spark", action="store_true", help="also through Spark, local[2]")
     parser.add_argument("--kafka", action="store_true", help="also Kafka's DumpLogSegments")
+    parser.add_argument("--start", action="store_true", help="only commands over a small log")
     parser.add_argument("--kafka-source", action="store_true",
                         help="only beside Spark's own Kafka source, with a broker")  # fmt: skip
     parser.add_argument("--connector", type=Path, metavar="DIR",
@@ -71,6 +82,10 @@ def main() -> None:
         if arguments.kafka_source:
             found = pipeline_kafka_source.measure(folder, arguments.megabytes, arguments.connector)
             report.show("pipeline_kafka_source", found, as_json=arguments.json)
+            return
+        if arguments.start:
+            found = _starts(folder, ("local", "spark") if arguments.spark else ("local",))
+            report.show("pipeline_start", found, as_json=arguments.json)
             return
         rows: dict[str, dict[str, Any]] = {}
         size = arguments.megabytes * 1_000_000
@@ -87,6 +102,35 @@ def main() -> None:
         report.show("pipeline", rows, as_json=arguments.json)
     finally:
         shutil.rmtree(folder)
+
+
+def _starts(folder: Path, engines: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Wall and CPU seconds of each job over a small log, children included, by engine."""
+    write_metadata_log(folder / "in" / "__cluster_metadata-0", SMALL_RECORDS, 10)
+    write_log(folder / "in" / "log-0", SMALL_RECORDS * 120, 100, 16 << 10, Codec.NONE)
+    rows: dict[str, dict[str, Any]] = {}
+    for job, flags in STARTED.items():
+        rows[job] = {}
+        for engine in engines:
+            command = [sys.executable, "-m", "pipeline.cli", job, *flags, "--engine", engine,
+                       "--input", str(folder / "in"), "--output"]  # fmt: skip
+            runs = [_command_seconds([*command, str(folder / f"{job}-{engine}-{run}")])
+                    for run in range(RUNS if engine == "local" else 1)]  # fmt: skip
+            wall, cpu = min(runs)
+            rows[job] |= {f"{engine} wall s": round(wall, 2), f"{engine} cpu s": round(cpu, 2)}
+    return rows
+
+
+def _command_seconds(command: Sequence[str]) -> tuple[float, float]:
+    before = os.times()
+    with CpuMeter() as meter:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode in (CLEAN, FINDINGS), done.stderr
+    after = os.times()
+    waited_for = (
+        after.children_user + after.children_system - before.children_user - before.children_system
+    )
+    return meter.wall, max(waited_for, meter.cpu)  # nobody waits for the JVM; the meter saw it
 
 
 def _core(folder: Path, records: int) -> dict[str, Any]:

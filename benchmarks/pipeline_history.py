@@ -1,10 +1,11 @@
-"""The history job: metadata records per second, end to end on local[2].
+"""The history job: metadata records per second, end to end, local or by Spark on local[2].
 
-python -m benchmarks.pipeline_history [--records N] [--json]
+python -m benchmarks.pipeline_history [--records N] [--engine local|spark] [--json]
 
 A log of N records in batches of 10: 100 topics with 50 partitions each, then changes of leader and
 ISR. Wall and CPU seconds of driver, JVM and Python workers together, start of the session included;
-the largest resident size of one Python worker (a task may take 512 MiB); and what 10 million
+the largest resident size of one Python worker (a task may take 512 MiB), or, by the local engine,
+of one of its processes; and what 10 million
 records would take at that rate, the start included, so run it with many.
 """
 
@@ -22,6 +23,7 @@ from benchmarks.cpu_meter import CpuMeter
 from metadata import record_codec
 from metadata.records import PartitionChangeRecord, PartitionRecord, TopicRecord
 from metadata.schema import Record
+from pipeline.core.stage import LOCAL, SPARK
 from pipeline.jobs.history import run as history
 from pipeline.jobs.job import JobConfig
 from wire.batches.batch import encode_batch
@@ -33,17 +35,19 @@ PER_BATCH: Final = 10
 SEGMENT_BYTES: Final = 64 << 20
 _TIME_MS: Final = 1_700_000_000_000
 TARGET: Final = 10_000_000
+WORKERS: Final = (b"pyspark.daemon", b"multiprocessing.spawn")  # in their command lines
 
 
 def main() -> None:
     """Measure and print the figures."""
     parser = report.parser(__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--engine", choices=(LOCAL, SPARK), default=SPARK)
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="history-"))
     try:
         size = write_log(folder / "in" / "__cluster_metadata-0", arguments.records)
-        row = measure(folder, arguments.records, size)
+        row = measure(folder, arguments.records, size, arguments.engine)
         report.show("pipeline_history", {"history": row}, as_json=arguments.json)
     finally:
         shutil.rmtree(folder)
@@ -96,12 +100,13 @@ def _records(rng: random.Random, count: int) -> Any:
         )  # fmt: skip
 
 
-def measure(folder: Path, count: int, size: int) -> dict[str, Any]:
+def measure(folder: Path, count: int, size: int, engine: str) -> dict[str, Any]:
     """Measure one run in this process with its children."""
     parser = ArgumentParser()
     history.add_arguments(parser)
     config = JobConfig(
-        inputs=(str(folder / "in"),), output=str(folder / "out"), run_id="r", master="local[2]",
+        inputs=(str(folder / "in"),), output=str(folder / "out"), run_id="r", engine=engine,
+        master="local[2]" if engine == SPARK else None,
         arguments=parser.parse_args([]),
     )  # fmt: skip
     peak = _Peak()
@@ -123,7 +128,7 @@ def measure(folder: Path, count: int, size: int) -> dict[str, Any]:
 
 
 class _Peak:
-    """Largest resident size of any of Spark's Python workers on this machine."""
+    """Largest resident size of any of Spark's Python workers, or local ones, on this machine."""
 
     def __init__(self) -> None:
         self._over = threading.Event()
@@ -145,7 +150,7 @@ class _Peak:
                     continue
                 try:
                     command = (entry / "cmdline").read_bytes()
-                    if b"pyspark.daemon" in command:
+                    if any(name in command for name in WORKERS):
                         pages = int((entry / "statm").read_text().split()[1])
                         self._largest = max(self._largest, pages * page)
                 except OSError:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.core.errors import BadInputError, CorruptSegmentError, DataLossError
+from pipeline.core.stage import AUTO, ENGINES, SPARK
 from pipeline.spark_session import is_local
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ JOBS: Final = {
     "compaction": ("pipeline.jobs.compaction", "what cleaning and retention would free"),
     "audit": ("pipeline.jobs.audit", "are the files sound, and do the replicas agree"),
     "export": ("pipeline.jobs.export", "records to Parquet"),
+    "groups": ("pipeline.jobs.groups.run", "commits, lag, members, transactions as tables"),
     "history": ("pipeline.jobs.history.run", "the past of the cluster's metadata as tables"),
     "linearize": ("pipeline.jobs.linearize", "are thousands of recorded histories linearizable"),
 }
@@ -76,7 +78,7 @@ def _main(arguments: Sequence[str]) -> int:
         output=parsed.output,
         run_id=time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         + f"-{time.monotonic_ns() % 10**6:06d}",
-        spark=parsed.spark,
+        engine=parsed.engine,
         master=parsed.master,
         conf=dict(parsed.conf),
         as_json=parsed.json,
@@ -139,7 +141,10 @@ def _parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, Any]:
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--input", nargs="+", required=True, metavar="DIR", help="log directories")
     parser.add_argument("--output", metavar="DIR", help="where the result appears")
-    parser.add_argument("--spark", action="store_true", help="use Spark also for small inputs")
+    parser.add_argument("--engine", choices=ENGINES, default=AUTO, help="local: this machine and no"
+                        " JVM; auto, the default: Spark from 1 GiB on or by --master")  # fmt: skip
+    parser.add_argument("--spark", dest="engine", action="store_const", const=SPARK,
+                        help="the same as --engine spark")  # fmt: skip
     parser.add_argument("--master", help="of Spark: local[N] or spark://HOST:PORT; default is that"
                         " of spark-submit, else local[*]")  # fmt: skip
     parser.add_argument("--conf", action="append", default=[], type=_setting, metavar="KEY=VALUE",

@@ -131,6 +131,42 @@ def under_replication(
     )  # fmt: skip
 
 
+def group_lag(rows: Sequence[Row], folder: Path) -> Picture:
+    """Draw the lag of groups over time, the largest ones and the sum of the others.
+
+    Args:
+        rows: group_id, ts, lag_min, lag_max, ascending by ts; a group has one row for an instant.
+        folder: folder for the files.
+    """
+    most: dict[str, int] = {}
+    for row in rows:
+        most[row["group_id"]] = max(row["lag_max"], most.get(row["group_id"], 0))
+    ordered = sorted(most, key=lambda name: (-most[name], name))
+    shown = ordered if len(ordered) <= _GROUPS_MAX else ordered[: _GROUPS_MAX - 1]
+    named = [row if row["group_id"] in shown else row | {"group_id": "(others)"} for row in rows]
+    points = _summed(named, ("group_id", "ts"), {"lag_min": sum, "lag_max": sum})
+    points.sort(key=lambda row: row["ts"])
+    figure, axes = plt.subplots(figsize=(_WIDTH, 3.8))
+    for index, name in enumerate(dict.fromkeys([*shown, *(row["group_id"] for row in points)])):
+        mine = [row for row in points if row["group_id"] == name]
+        times, colour = [row["ts"] for row in mine], _COLOURS[index % len(_COLOURS)]
+        lows, highs = ([row[key] for row in mine] for key in ("lag_min", "lag_max"))
+        axes.fill_between(times, lows, highs, step="post", color=colour, alpha=0.2, linewidth=0)
+        axes.step(times, highs, where="post", color=colour, linewidth=1.3, label=name)
+    axes.set_ylabel("records not yet committed")
+    axes.set_ylim(bottom=0)
+    if points:
+        _time_axis(axes)
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
+    return _saved(
+        figure, folder, ("lag", "Lag of groups",
+        ("How many records of all its partitions a group had not committed. The line is the most it"
+         " can have been, the shade reaches down to the least: where a producer stamped the"
+         " batches, its stamp does not say when they arrived.")),
+        ("group_id", "ts", "lag_min", "lag_max"), points,
+    )  # fmt: skip
+
+
 def batch_sizes(rows: Sequence[Row], folder: Path) -> Picture:
     """Draw batches by size: rows of topic, codec, bucket (a power of two), batches, bytes."""
     figure, axes = plt.subplots(figsize=(_WIDTH, 3.4))

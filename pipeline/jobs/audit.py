@@ -11,7 +11,8 @@ Exit code 1 when there is a finding of severity error.
 import sys
 from argparse import ArgumentParser
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,10 +33,12 @@ from pipeline.core.errors import BadInputError
 from pipeline.core.reading.discovery import DEAD_LINK, discover
 from pipeline.core.reading.node_watermark import ask_nodes
 from pipeline.core.reading.split import Split
+from pipeline.core.stage import EngineChoice
+from pipeline.jobs.engines import engine_choice, start_engine
 from pipeline.jobs.job import (
-    SPARK_BYTES_MIN,
     JobConfig,
     JobResult,
+    Progress,
     peak_bytes,
     progress,
     publishing,
@@ -122,11 +125,12 @@ def run(config: JobConfig) -> JobResult:
 
 
 def _audited(config: JobConfig, plan: AuditPlan, folder: Path | None) -> JobResult:
+    choice = engine_choice(config, plan.bytes)
     findings = list(plan.findings)
     segments: list[dict[str, Any]] = []
     differences: list[dict[str, Any]] = []
     equal = peak = 0
-    for judged in judgements(config, plan):
+    for judged in judgements(config, plan, choice):
         findings += judged.findings
         segments += [msgspec.to_builtins(report.summary) for report in judged.reports]
         differences += [msgspec.to_builtins(one) for one in judged.comparison.differences]
@@ -153,6 +157,7 @@ def _audited(config: JobConfig, plan: AuditPlan, folder: Path | None) -> JobResu
                   "batches": sum(row["batches"] for row in segments), "bytes": plan.bytes,
                   "equal_batch_pairs": equal, "task_peak_bytes": peak},
         findings=counts[ERROR],
+        engine=choice,
     )  # fmt: skip
 
 
@@ -167,40 +172,47 @@ def _seen_from_here(finding: Finding) -> Finding:
     )
 
 
-def judgements(config: JobConfig, plan: AuditPlan) -> Iterable[Judgement]:
+def judgements(config: JobConfig, plan: AuditPlan, choice: EngineChoice) -> Iterable[Judgement]:
     """Yield the judgement of each partition: in this process, or from Spark's tasks."""
-    if not config.spark and plan.bytes < SPARK_BYTES_MIN:
-        tasks_of: dict[tuple[str, int], list[AuditTask]] = defaultdict(list)
-        for task in plan.tasks:
-            tasks_of[task.key].append(task)
+    spark = start_engine(config, NAME, choice).spark
+    if spark is None:
         with progress(None, plan.bytes, tasks=len(plan.tasks), as_json=config.as_json) as shown:
-            for key, copies in plan.copies.items():
-                reports = []
-                for task in tasks_of[key]:
-                    reports.append(check_file_fully(task))
-                    shown.step(task.file.size)
-                yield _without_digests(judge_partition(copies, reports))
+            yield from _judged_here(plan, shown)
         return
-    spark = config.session(NAME)
     copies_of = plan.copies
 
-    def check(task: AuditTask) -> tuple[Any, Any]:
-        return task.key, check_file_fully(task)
+    def check(numbered: tuple[int, AuditTask]) -> tuple[Any, Any]:
+        number, task = numbered
+        return task.key, (number, check_file_fully(task))
 
-    def judge(pair: tuple[Any, Any]) -> Judgement:
-        return _without_digests(judge_partition(copies_of[pair[0]], list(pair[1])))
+    def judge(pair: tuple[Any, Any]) -> tuple[Any, Judgement]:
+        key, reports = pair  # in the order in which they came
+        in_order = [report for _, report in sorted(reports, key=itemgetter(0))]
+        return key, _without_digests(judge_partition(copies_of[key], in_order))
 
     # large files first, so that a small task ends last
-    tasks = sorted(plan.tasks, key=lambda task: -task.file.size)
+    tasks = sorted(enumerate(plan.tasks), key=lambda one: -one[1].file.size)
     slices = min(len(tasks), _TASKS_MAX)
     groups = min(len(copies_of), spark.sparkContext.defaultParallelism * 4)
     with progress(spark, plan.bytes, tasks=slices + groups, as_json=config.as_json):
         checked = spark.sparkContext.parallelize(tasks, slices).map(check)
         grouped = checked.groupByKey(groups)
-        yield from grouped.map(judge).collect()
-    missing = [copies for copies in copies_of.values() if not any(one.segments for one in copies)]
-    for copies in missing:
-        yield judge_partition(copies, [])
+        judged = dict(grouped.map(judge).collect())
+    for key, copies in copies_of.items():
+        yield judged[key] if key in judged else judge_partition(copies, [])
+
+
+def _judged_here(plan: AuditPlan, shown: Progress) -> Iterator[Judgement]:
+    """Partition by partition: only its own rows per batch are in memory."""
+    tasks_of: dict[tuple[str, int], list[AuditTask]] = defaultdict(list)
+    for task in plan.tasks:
+        tasks_of[task.key].append(task)
+    for key, copies in plan.copies.items():
+        reports = []
+        for task in tasks_of[key]:
+            reports.append(check_file_fully(task))
+            shown.step(task.file.size)
+        yield _without_digests(judge_partition(copies, reports))
 
 
 def _without_digests(judged: Judgement) -> Judgement:

@@ -9,6 +9,7 @@ stay whole or are removed, and in proportion to the kept records for the others.
 import sys
 import time
 from argparse import ArgumentParser
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,16 +17,17 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.core.compaction.chosen import data_partitions, known_partitions
+from pipeline.core.compaction.partition import PartitionPlan, plan_one
+from pipeline.core.compaction.plan import BUFFER_BYTES_MIN, Policy, offset_map
 from pipeline.core.errors import BadInputError
-from pipeline.core.reading.discovery import PartitionFiles, discover
+from pipeline.core.reading.discovery import PartitionFiles
 from pipeline.core.reading.split import Split
-from pipeline.jobs.compaction_partition import PartitionPlan, counted, finished, key_work
-from pipeline.jobs.compaction_plan import BUFFER_BYTES_MIN, Policy, offset_map
-from pipeline.jobs.job import SPARK_BYTES_MIN, JobConfig, JobResult, progress, publishing
-from wire.types import METADATA_TOPIC_NAME
+from pipeline.core.stage import Stage
+from pipeline.jobs.engines import engine_choice, start_engine
+from pipeline.jobs.job import JobConfig, JobResult, progress, publishing
 
 NAME: Final = "compaction"
-INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 _SHOWN: Final = 10  # topics on a line for people
 
 
@@ -62,17 +64,15 @@ def run(config: JobConfig) -> JobResult:
     policies = _policies(arguments)
     files = [file for found in partitions for file in found.segments if file.size]
     splits = [Split(file, 0, file.size, file.base_offset) for file in files]
-    spark = config.session(NAME) if config.spark or size >= SPARK_BYTES_MIN else None
+    engine = start_engine(config, NAME, engine_choice(config, size))
     with publishing(config, splits) as publication:
-        with progress(spark, size, tasks=len(partitions), as_json=config.as_json) as shown:
-            if spark is None:
-                plans = []
-                for found in partitions:
-                    plans.append(plan_one(found, now_ms, policies))
-                    shown.step(sum(file.size for file in found.segments))
+        with progress(engine.spark, size, tasks=len(partitions), as_json=config.as_json) as shown:
+            if engine.spark is None:
+                plans = engine.run(compaction_stage(partitions, now_ms, policies), shown)
             else:
-                plans = plan_all(partitions, now_ms, policies, spark)
-        publication.result = _publish(publication.folder, plans, arguments, size)
+                plans = _planned_by_spark(partitions, now_ms, policies, engine.spark)
+        result = _publish(publication.folder, plans, arguments, size)
+        publication.result = msgspec.structs.replace(result, engine=engine.choice)
         if arguments.report:
             from pipeline.pictures import compaction_picture  # noqa: PLC0415  # needs matplotlib
 
@@ -81,6 +81,14 @@ def run(config: JobConfig) -> JobResult:
             compaction_picture(rows, Path(arguments.report))
             sys.stderr.write(f"report: {Path(arguments.report).absolute()}\n")
     return publication.result
+
+
+def _planned_by_spark(
+    partitions: list[PartitionFiles], now_ms: int, policies: list[Policy], spark: Any
+) -> list[PartitionPlan]:
+    from pipeline.sources.compaction_tasks import plan_by_spark  # noqa: PLC0415  # needs pyspark
+
+    return plan_by_spark(partitions, now_ms, policies, spark)
 
 
 def wanted_partitions(inputs: tuple[str, ...], subscribe: str | None) -> list[PartitionFiles]:
@@ -114,48 +122,13 @@ def wanted_partitions(inputs: tuple[str, ...], subscribe: str | None) -> list[Pa
     return found
 
 
-def known_partitions(data: list[PartitionFiles]) -> list[PartitionFiles]:
-    """Copies of all partitions of the topics that are known as compacted."""
-    cleaned = {one.topic for one in data if one.is_cleaned} | set(INTERNAL_TOPICS)
-    return [one for one in data if one.topic in cleaned]
-
-
-def data_partitions(inputs: tuple[str, ...]) -> list[PartitionFiles]:
-    """Copies of all partitions with segments, without the metadata log."""
-    listing = discover(inputs)
-    return [p for p in listing.partitions if p.segments and p.topic != METADATA_TOPIC_NAME]
-
-
-def plan_all(
-    partitions: list[PartitionFiles], now_ms: int, policies: list[Policy], spark: Any = None
-) -> list[PartitionPlan]:
-    """Plan the copies, in this process or by Spark's tasks.
-
-    Args:
-        partitions: each with at least one segment.
-        now_ms: time of the plan.
-        policies: retention policies.
-        spark: the session, None for this process.
-
-    Raises:
-        CorruptSegmentError: a damaged batch; from Spark as its own exception.
-        BadInputError: likewise a file that is gone or cannot be read.
-    """
-    if spark is None:
-        return [plan_one(found, now_ms, policies) for found in partitions]
-    from pipeline.jobs.compaction_spark import plan_by_spark  # noqa: PLC0415
-
-    return plan_by_spark(partitions, now_ms, policies, spark)
-
-
-def plan_one(
-    partition: PartitionFiles, now_ms: int, policies: list[Policy], spark: Any = None
-) -> PartitionPlan:
-    """Plan one copy, as `plan_all`."""
-    if spark is not None:
-        return plan_all([partition], now_ms, policies, spark)[0]
-    work = key_work(partition)
-    return finished(partition, work.end, counted(work), now_ms, policies)
+def compaction_stage(
+    partitions: list[PartitionFiles], now_ms: int, policies: list[Policy]
+) -> Stage[PartitionFiles, PartitionPlan]:
+    """The plans of the copies; Spark's tasks divide each further, with the same plans."""
+    sizes = tuple(sum(file.size for file in found.segments) for found in partitions)
+    work = partial(plan_one, now_ms=now_ms, policies=policies)
+    return Stage(work, tuple(partitions), sizes)
 
 
 def _publish(folder: Path, plans: list[PartitionPlan], arguments: Any, size: int) -> JobResult:

@@ -11,7 +11,8 @@ same splits gives the same names. Rows are in the order of the log.
 import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import crc32c
 import msgspec
@@ -23,10 +24,12 @@ from pipeline.core.errors import BadInputError
 from pipeline.core.reading.discovery import SegmentFile
 from pipeline.core.reading.opening import open_segment
 from pipeline.core.reading.options import Options, parse_options
-from pipeline.core.reading.reader import Piece, ReadPlan, plan_read, read_schema, read_splits
+from pipeline.core.reading.reader import Piece, plan_read, read_schema, read_splits
 from pipeline.core.records.batches import Fault, scan
+from pipeline.core.stage import Stage
+from pipeline.jobs.engines import engine_choice, start_engine
 from pipeline.jobs.export_files import SplitFiles, Target
-from pipeline.jobs.job import SPARK_BYTES_MIN, JobConfig, JobResult, progress, publishing
+from pipeline.jobs.job import JobConfig, JobResult, progress, publishing
 
 NAME: Final = "export"
 DATE_COLUMNS: Final = {"records": "timestamp", "json": "timestamp",
@@ -112,10 +115,14 @@ def run(config: JobConfig) -> JobResult:
     if config.dry_run:
         counters = {"splits": len(pieces), "bytes": plan.bytes}
         return JobResult(counters=counters, findings=len(plan.warnings))
+    choice = engine_choice(config, plan.bytes)
     with publishing(config, [piece.split for (piece,) in pieces]) as publication:
         data = publication.folder / "data"
         target = Target(str(data), date_column)
-        found = _write_all(config, plan, pieces, options, target)
+        stage = export_stage(pieces, options, target)
+        engine = start_engine(config, NAME, choice)
+        with progress(engine.spark, plan.bytes, tasks=len(pieces), as_json=config.as_json) as shown:
+            found = [one for part in engine.run(stage, shown) for one in part]
         written = [one for one in found if isinstance(one, Exported)]
         damages = [one for one in found if isinstance(one, Damage)]
         damaged = sum(one.count for one in damages)
@@ -127,6 +134,7 @@ def run(config: JobConfig) -> JobResult:
             counters={"bytes": plan.bytes, "damaged": damaged},
             findings=damaged + len(plan.warnings),
             bypassed=plan.cut_tails,
+            engine=choice,
         )
     _show(damages, damaged)
     return publication.result
@@ -171,25 +179,16 @@ def _date_column(config: JobConfig, options: Options) -> str | None:
     return name
 
 
-def _write_all(
-    config: JobConfig, plan: ReadPlan, pieces: list[tuple[Piece]], options: Options, target: Target
-) -> list[Exported | Damage]:
-    if not config.spark and plan.bytes < SPARK_BYTES_MIN:
-        found: list[Exported | Damage] = []
-        with progress(None, plan.bytes, tasks=len(pieces), as_json=config.as_json) as shown:
-            for pack in pieces:
-                found += write_pieces(pack, options, target)
-                shown.step(pack[0].split.size)
-        return found
-    spark = config.session(NAME)
+def export_stage(
+    pieces: Sequence[tuple[Piece]], options: Options, target: Target
+) -> Stage[tuple[Piece], list[Exported | Damage]]:
+    """The work of an export: a task per split, which writes its files."""
+    sizes = tuple(piece.split.size for (piece,) in pieces)
+    return Stage(partial(_written, options=options, target=target), tuple(pieces), sizes)
 
-    def work(packs: Iterator[tuple[Piece]]) -> Iterator[Exported | Damage]:
-        for pack in packs:
-            yield from write_pieces(pack, options, target)
 
-    with progress(spark, plan.bytes, tasks=len(pieces), as_json=config.as_json):
-        rows: Any = spark.sparkContext.parallelize(pieces, len(pieces)).mapPartitions(work)
-        return list(rows.collect())
+def _written(pieces: tuple[Piece], *, options: Options, target: Target) -> list[Exported | Damage]:
+    return list(write_pieces(pieces, options, target))
 
 
 def write_pieces(

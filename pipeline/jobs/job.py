@@ -29,6 +29,7 @@ import msgspec
 
 from pipeline.core.errors import BadInputError, CorruptSegmentError, DataLossError
 from pipeline.core.reading.split import Split
+from pipeline.core.stage import AUTO, EngineChoice
 
 SUCCESS_NAME: Final = "_SUCCESS"
 RUN_NAME: Final = "run.json"
@@ -43,8 +44,6 @@ _FINAL_ERRNOS: Final = frozenset(
 )
 """Of files that another attempt would not find otherwise; a failed disk is the worker's alone."""
 _MODULE_ERROR: Final = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'", re.MULTILINE)
-# Below this size a job runs in this process unless Spark is requested.
-SPARK_BYTES_MIN: Final = 1 << 30
 
 
 class JobConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +52,7 @@ class JobConfig(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[str, ...]
     output: str | None
     run_id: str
-    spark: bool = False
+    engine: str = AUTO  # one of `stage.ENGINES`
     master: str | None = None  # as `pipeline.session` takes it
     conf: dict[str, str] = {}  # for Spark, beside the session's own settings
     as_json: bool = False
@@ -81,13 +80,15 @@ class JobConfig(msgspec.Struct, frozen=True, kw_only=True):
 class JobResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a job: rows per table and counters; findings decide the exit code.
 
-    `bypassed` names what was left out or read around without a loss.
+    `bypassed` names what was left out or read around without a loss; `engine` is None where
+    nothing was run.
     """
 
     tables: dict[str, int] = {}
     counters: dict[str, int] = {}
     findings: int = 0
     bypassed: tuple[str, ...] = ()
+    engine: EngineChoice | None = None
 
 
 @contextmanager
@@ -207,6 +208,7 @@ class Publication:
 
     def _run(self) -> dict[str, Any]:
         assert self.result is not None
+        engine = self.result.engine
         sizes = {split.file.path: split.frozen_size for split in self._inputs}
         return {
             "run_id": self._config.run_id,
@@ -218,6 +220,7 @@ class Publication:
             "counters": self.result.counters,
             "findings": self.result.findings,
             "bypassed": self.result.bypassed,
+            "engine": None if engine is None else {"name": engine.name, "reason": engine.reason},
             "seconds": round(time.monotonic() - self._started, 3),
         }
 
@@ -235,6 +238,7 @@ class Progress:
     def step(self, size: int) -> None:
         """Count a task of so many planned bytes as done in this process."""
         self._done += 1
+        self._tasks = max(self._tasks, self._done)  # buckets of a history are not known before
         self._bytes += size
 
     def figures(self) -> tuple[int, int, int]:

@@ -29,6 +29,8 @@ from pipeline.core.audit.verdicts import (
     put_together,
 )
 from pipeline.core.errors import BadInputError
+from pipeline.core.stage import EngineChoice
+from pipeline.jobs.engines import engine_choice, start_engine
 from pipeline.jobs.job import JobConfig, JobResult, progress, publishing
 
 NAME: Final = "linearize"
@@ -119,7 +121,8 @@ def plan_histories(config: JobConfig) -> list[HistoryTask]:
 
 
 def _judged(config: JobConfig, tasks: list[HistoryTask], size: int, path: str | None) -> JobResult:
-    rows = put_together(_rows(config, tasks, size))
+    choice = engine_choice(config, size, spark_bytes_min=SPARK_HISTORY_BYTES_MIN)
+    rows = put_together(_rows(config, tasks, size, choice))
     whole = [row for row in rows if row.key == WHOLE]
     if all(row.verdict == UNREADABLE for row in whole):
         raise BadInputError(f"no history can be read: {whole[0].reason}")
@@ -137,17 +140,20 @@ def _judged(config: JobConfig, tasks: list[HistoryTask], size: int, path: str | 
         counters={"histories": len(whole), **verdicts,
                   "operations": sum(row.ops for row in whole)},
         findings=counts["invalid"] + counts[UNREADABLE],
+        engine=choice,
     )  # fmt: skip
 
 
-def _rows(config: JobConfig, tasks: list[HistoryTask], size: int) -> Iterator[KeyVerdict]:
-    if not config.spark and size < SPARK_HISTORY_BYTES_MIN:
+def _rows(
+    config: JobConfig, tasks: list[HistoryTask], size: int, choice: EngineChoice
+) -> Iterator[KeyVerdict]:
+    spark = start_engine(config, NAME, choice).spark
+    if spark is None:
         with progress(None, size, tasks=len(tasks), as_json=config.as_json) as shown:
             for task in tasks:
                 yield from judge(task)
                 shown.step(0 if task.share else task.size)
         return
-    spark = config.session(NAME)
     # one task each, in the order of the list, so that heavy ones do not start last
     slices = min(len(tasks), _TASKS_MAX)
     ordered = [task for first in range(slices) for task in tasks[first::slices]]

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
+from pipeline.core.compaction.plan import Policy
 from pipeline.core.reading.options import parse_options
 from pipeline.core.reading.reader import read_table
 from pipeline.core.reading.transactions import transaction_state
 from pipeline.jobs.compaction import wanted_partitions
-from pipeline.jobs.compaction_plan import Policy
 from tests.pipeline.segments import milliseconds
 from wire.batches.batch import HEADER_BYTES
 

@@ -14,12 +14,13 @@ from metadata import record_codec
 from metadata import records as m
 from pipeline.cli import main
 from pipeline.core.audit.findings import ERROR, INFO, Finding
+from pipeline.core.compaction.partition import plan_one
 from pipeline.core.errors import BadInputError
 from pipeline.core.reading.options import parse_options
 from pipeline.core.reading.reader import read_table
 from pipeline.jobs import export
 from pipeline.jobs.audit import _seen_from_here
-from pipeline.jobs.compaction import plan_one, wanted_partitions
+from pipeline.jobs.compaction import wanted_partitions
 from pipeline.jobs.job import data_error
 from tests.pipeline.segments import batch, write_partition
 from tests.selection import thinned

@@ -9,12 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.cli import main
+from pipeline.core.compaction.partition import plan_one
+from pipeline.core.compaction.plan import Policy, offset_map
 from pipeline.core.errors import BadInputError
 from pipeline.core.reading.options import parse_options
 from pipeline.core.reading.reader import read_table
 from pipeline.jobs import job
-from pipeline.jobs.compaction import plan_all, plan_one, wanted_partitions
-from pipeline.jobs.compaction_plan import Policy, offset_map
+from pipeline.jobs.compaction import wanted_partitions
 from tests.pipeline.compaction_by_hand import plan_by_hand, retention_by_hand
 from tests.pipeline.segments import TIME_MS, batch, marker, write_partition
 from tests.selection import thinned
@@ -35,9 +36,9 @@ def write_segments(root, segments, name="orders-0"):
     return root
 
 
-def planned(root, topic="orders", now=NOW, policies=(), spark=None):
+def planned(root, topic="orders", now=NOW, policies=()):
     (partition,) = wanted_partitions((str(root),), topic)
-    return plan_one(partition, now, list(policies), spark)
+    return plan_one(partition, now, list(policies))
 
 
 class Log:
@@ -154,13 +155,15 @@ def markers_only(root, rng):
 
 @pytest.mark.spark
 def test_the_plan_through_spark_is_the_same(tmp_path, spark):
+    from pipeline.sources.compaction_tasks import plan_by_spark
+
     for seed in range(3):
         write_segments(tmp_path, Log(seed).segments, f"orders-{seed}")
     write_segments(tmp_path, {0: [batch(0)]}, "orders-3")  # nothing to clean
     partitions = wanted_partitions((str(tmp_path),), "orders")
     policies = [Policy(ms=1), Policy(bytes=100, segment_bytes=300)]
-    plans = plan_all(partitions, NOW, policies, spark)
-    assert plans == plan_all(partitions, NOW, policies)
+    plans = plan_by_spark(partitions, NOW, policies, spark)
+    assert plans == [plan_one(one, NOW, policies) for one in partitions]
     assert [plan.rows[0].partition for plan in plans] == [0, 1, 2, 3]
 
 

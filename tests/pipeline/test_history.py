@@ -1,6 +1,7 @@
 """The history without Spark: choice of the log, transactions, answers, pictures."""
 
 import csv
+import gc
 import itertools
 import json
 import shutil
@@ -31,6 +32,7 @@ from pipeline.jobs.history.input import (
     scan_pieces,
     transactions_of,
 )
+from pipeline.jobs.history.sink import EventSink
 from tests.pipeline.local_fold import fold_here
 from tests.pipeline.metadata_histories import RandomLog, write_metadata_log
 from tests.pipeline.segments import batch
@@ -138,6 +140,22 @@ def test_the_archive_marks_aborted_records_and_drops_no_ops(tmp_path):
     assert len([row for row in aborted if row["api_name"] not in frame]) <= sum(
         one.aborted for one in counts
     )
+
+
+def test_decoding_runs_without_the_collector_which_is_then_as_before(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(EventSink, "publish", lambda _: seen.append(gc.isenabled()))
+    root = write_metadata_log(tmp_path / "in", RandomLog(1, 5).content)
+    plan = EventPlan(events=str(tmp_path / "events"), archive=None)
+    options = log_options(choose_log([str(root)]))
+    for begins_with in (gc.enable, gc.disable):
+        begins_with()
+        try:
+            write_events(plan_read(options).packs[0], options, plan)
+            seen.append(gc.isenabled())
+        finally:
+            gc.enable()
+    assert seen == [False, True, False, False]
 
 
 def test_a_record_of_fewer_than_two_bytes_is_unknown(tmp_path):

@@ -1,40 +1,22 @@
 """An archive of the metadata that is fed in parts: after crashes, again and again, too late."""
 
-import json
-from pathlib import Path
-
-import pyarrow.dataset as ds
 import pytest
 
 from metadata.loader import committed_batches
 from pipeline.core.errors import BadInputError, CorruptSegmentError, DataLossError
 from pipeline.jobs.history import query as history_query
 from pipeline.jobs.history import run as history
-from pipeline.jobs.history.schema import REPORTS, SCD_TABLES
 from pipeline.jobs.publishing import current_version
+from tests.pipeline.history_runs import build, configured, contents, position_of
 from tests.pipeline.local_fold import fold_here
 from tests.pipeline.metadata_histories import RandomLog, write_metadata_log
-from tests.pipeline.test_history_spark import _position, build, configured
-
-pytestmark = pytest.mark.spark
-TABLES = (*SCD_TABLES, *REPORTS, "records", "controller_epochs")
-
-
-def contents(root):
-    """All rows of all tables, in an order that is always the same."""
-    found = {}
-    for name in TABLES:
-        files = sorted(map(str, Path(root, name).rglob("*.parquet")))
-        rows = ds.dataset(files).to_table().to_pylist() if files else []
-        found[name] = sorted(json.dumps(row, sort_keys=True, default=str) for row in rows)
-    return found
 
 
 def parts_of(log, *shares):
     """The log up to each share of its batches, and whole."""
     starts = [batch.base_offset for batch in committed_batches(log.content)]
     cuts = [starts[int(len(starts) * share)] for share in shares]
-    return [log.content[: _position(log.content, cut)] for cut in cuts] + [log.content]
+    return [log.content[: position_of(log.content, cut)] for cut in cuts] + [log.content]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +25,7 @@ def log():
 
 
 @pytest.fixture(scope="module")
-def whole(spark, log, tmp_path_factory):
+def whole(log, tmp_path_factory):
     """The tables of the log read at once."""
     folder = tmp_path_factory.mktemp("whole")
     build(write_metadata_log(folder / "in", log.content), folder / "out")
@@ -125,7 +107,7 @@ def test_an_archive_is_refused_records_that_are_gone_and_another_way_to_count(lo
     (root / "__cluster_metadata-0" / f"{0:020d}.log").unlink()
     start = next(
         b.base_offset for b in committed_batches(log.content)
-        if _position(log.content, b.base_offset) == len(second)
+        if position_of(log.content, b.base_offset) == len(second)
     )  # fmt: skip
     write_metadata_log(root, everything[len(second) :], start)
     (root / "__cluster_metadata-0" / f"{start:020d}-0000000001.checkpoint").write_bytes(b"")
@@ -135,6 +117,7 @@ def test_an_archive_is_refused_records_that_are_gone_and_another_way_to_count(lo
     assert contents(out) == before
 
 
+@pytest.mark.long
 def test_the_fold_of_single_batches_is_that_of_the_whole(log, whole, tmp_path):
     root = write_metadata_log(tmp_path / "in", log.content)
     # in this process: what is carried from chunk to chunk, in every bucket
@@ -145,6 +128,7 @@ def test_the_fold_of_single_batches_is_that_of_the_whole(log, whole, tmp_path):
         assert found[name] == whole[name], name
 
 
+@pytest.mark.spark
 def test_as_of_reads_one_version(log, spark, tmp_path):
     root, out = tmp_path / "in", tmp_path / "out"
     first, everything = parts_of(log, 0.5)

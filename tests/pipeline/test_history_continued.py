@@ -1,5 +1,7 @@
 """`--append` accepts only the log that the archive was fed from; else nothing changes."""
 
+import shutil
+
 import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
@@ -13,11 +15,8 @@ from pipeline.jobs.history import query as history_query
 from pipeline.jobs.history import run as history
 from pipeline.jobs.publishing import current_version
 from tests.pipeline.controller_logs import LEVEL, ControllerLog
+from tests.pipeline.history_runs import build, configured, contents, image_at, position_of
 from tests.pipeline.metadata_histories import RandomLog, write_metadata_log
-from tests.pipeline.test_history_archive import contents
-from tests.pipeline.test_history_spark import _position, build, configured, image_at
-
-pytestmark = pytest.mark.spark
 
 
 def write_cluster(root, cluster_id, node_id=1):
@@ -62,13 +61,22 @@ def half(log):
     return at_half(log)
 
 
+@pytest.fixture(scope="module")
+def archive(log, half, tmp_path_factory):
+    """An archive of the first half beside the folder it was fed from."""
+    folder = tmp_path_factory.mktemp("archive")
+    root = write_cluster(folder / "in", "here")
+    write_metadata_log(root, log.content[: position_of(log.content, half)])
+    build(root, folder / "out", "--append", run_id="r0")
+    return folder
+
+
 @pytest.fixture
-def fed(log, half, tmp_path):
-    """An archive of the first half, and the folder it was fed from."""
-    root, out = write_cluster(tmp_path / "in", "here"), tmp_path / "out"
-    write_metadata_log(root, log.content[: _position(log.content, half)])
-    build(root, out, "--append", run_id="r0")
-    return root, out
+def fed(archive, tmp_path):
+    """A copy of `archive` for one test: root, out."""
+    folder = tmp_path / "copy"
+    shutil.copytree(archive, folder, symlinks=True)
+    return folder / "in", folder / "out"
 
 
 def refused(root, out, error, match, *flags):
@@ -85,7 +93,7 @@ def continue_from(root, log, half):
     home = root / "__cluster_metadata-0"
     for path in home.iterdir():
         path.unlink()
-    write_metadata_log(root, log.content[_position(log.content, half) :], half)
+    write_metadata_log(root, log.content[position_of(log.content, half) :], half)
 
 
 def test_another_cluster(fed, log):
@@ -112,8 +120,8 @@ def test_a_log_whose_last_archived_batch_has_another_epoch(fed, log, half, more)
     """A leader changed and the end was written anew; also when the new end is the old one."""
     root, out = fed
     last = next(b for b in committed_batches(log.content) if b.end_offset == half)
-    start = _position(log.content, last.base_offset)
-    end = len(log.content) if more else _position(log.content, half)
+    start = position_of(log.content, last.base_offset)
+    end = len(log.content) if more else position_of(log.content, half)
     content = bytearray(log.content[:end])
     content[start + 12 : start + 16] = (last.epoch + 7).to_bytes(4, "big")  # no part of the CRC
     write_metadata_log(root, bytes(content))
@@ -124,7 +132,7 @@ def test_a_log_whose_last_archived_batch_has_another_epoch(fed, log, half, more)
 def test_a_log_whose_last_archived_batch_has_another_content(fed, log, half, more):
     root, out = fed
     other = RandomLog(32, 80)
-    start = _position(other.content, half)
+    start = position_of(other.content, half)
     end = len(other.content) if more else start
     write_metadata_log(root, other.content[:end])
     refused(root, out, DataLossError, "crc|epoch|ends at offset")
@@ -132,7 +140,7 @@ def test_a_log_whose_last_archived_batch_has_another_content(fed, log, half, mor
 
 def test_a_log_that_was_cut(fed, log, half):
     root, out = fed
-    write_metadata_log(root, log.content[: _position(log.content, half) // 2])
+    write_metadata_log(root, log.content[: position_of(log.content, half) // 2])
     refused(root, out, DataLossError, f"the archive at {half}")
 
 
@@ -200,10 +208,10 @@ def test_of_several_copies_the_one_that_goes_on_is_read(fed, log, half, tmp_path
     _, out = fed
     roots = tmp_path / "nodes"
     first = write_cluster(roots / "n1", "here", 1)
-    write_metadata_log(first, log.content[: _position(log.content, half) // 2])
+    write_metadata_log(first, log.content[: position_of(log.content, half) // 2])
     start = max(b.base_offset for b in committed_batches(log.content) if b.end_offset <= half)
     second = write_cluster(roots / "n2", "here", 2)
-    write_metadata_log(second, log.content[_position(log.content, start) :], start)
+    write_metadata_log(second, log.content[position_of(log.content, start) :], start)
     assert build(roots, out, "--append", run_id="r1").counters["end_offset"] == log.offset
 
 
@@ -211,10 +219,10 @@ def test_a_refused_append_is_exit_code_2(fed, log, capsys):
     root, out = fed
     write_cluster(root, "elsewhere")
     command = ["history", "--append", "--input", str(root), "--output", str(out)]
-    assert main([*command, "--master", "local[2]"]) == 2
+    assert main(command) == 2
     line = capsys.readouterr().err.splitlines()[-1]
     assert line.startswith(f"pipeline history: {root}")
-    assert main([*command, "--master", "local[2]", "--dry-run"]) == 2
+    assert main([*command, "--dry-run"]) == 2
 
 
 def test_a_dry_run_tells_what_an_append_would_read(fed, log, half):

@@ -2,8 +2,8 @@
 
 import json
 import random
-from argparse import ArgumentParser
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,13 +11,12 @@ import pytest
 
 from metadata import records as m
 from metadata.loader import committed_batches
-from metadata.time_travel import Replay
 from pipeline.core.errors import BadInputError
 from pipeline.jobs.history import query as history_query
-from pipeline.jobs.history import run as history
 from pipeline.jobs.history.schema import SCD_TABLES, VALIDITY
-from pipeline.jobs.job import JobConfig
+from tests.pipeline import history_runs
 from tests.pipeline.controller_logs import ControllerLog
+from tests.pipeline.history_runs import image_at, position_of
 from tests.pipeline.metadata_histories import RandomLog, image_rows, write_metadata_log
 
 pytestmark = pytest.mark.spark
@@ -27,19 +26,7 @@ _NOT_STATE = {part.split()[0] for part in VALIDITY.split(", ")} | {
 }  # fmt: skip
 
 
-def configured(root, out, *flags, run_id="r"):
-    """A run of the job in the session of the tests."""
-    parser = ArgumentParser()
-    history.add_arguments(parser)
-    return JobConfig(
-        inputs=(str(root),), output=str(out), run_id=run_id, master="local[2]",
-        arguments=parser.parse_args(flags),
-    )  # fmt: skip
-
-
-def build(root, out, *flags, run_id="r"):
-    """Run it."""
-    return history.build(configured(root, out, *flags, run_id=run_id))
+build = partial(history_runs.build, master="local[2]")
 
 
 def all_rows(spark, out):
@@ -71,12 +58,6 @@ def assert_equal_at(tables, image, end):
     expected = image_rows(image)
     for name, rows in tables.items():
         assert states(name, held(rows, end)) == states(name, expected[name]), f"{name} {end}"
-
-
-def image_at(batches, end):
-    replay = Replay(end)
-    replay.take(batches)
-    return replay.image
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -130,7 +111,7 @@ def test_an_archive_fed_in_parts_is_the_history_of_the_whole(spark, tmp_path):
     cuts = [starts[60], starts[110], log.offset]
     ends = []
     for number, cut in enumerate(cuts):
-        position = _position(log.content, cut)
+        position = position_of(log.content, cut)
         write_metadata_log(root, log.content[:position])
         result = build(root, out, "--append", "--intra-batch", "--reveal", run_id=f"r{number}")
         ends.append(result.counters["end_offset"])
@@ -148,16 +129,6 @@ def test_an_archive_fed_in_parts_is_the_history_of_the_whole(spark, tmp_path):
     assert sorted(records) == sorted(
         pq.read_table(Path(whole, "records")).column("offset").to_pylist()
     )
-
-
-def _position(content, offset):
-    """The byte at which the batch of an offset begins."""
-    position = 0
-    while position < len(content):
-        if int.from_bytes(content[position : position + 8], "big") >= offset:
-            return position
-        position += 12 + int.from_bytes(content[position + 8 : position + 12], "big")
-    return position
 
 
 @pytest.mark.parametrize("scenario", ["static-4.3.1", "old-metadata-versions-3.9.1"])

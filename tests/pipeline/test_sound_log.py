@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from metadata.loader import committed_batches
+from pipeline.core.audit.findings import Finding, in_file
 from pipeline.core.errors import BadInputError, CorruptSegmentError
-from pipeline.jobs.history.sound_log import choose_sound_log
+from pipeline.jobs.history.input import LogChoice
+from pipeline.jobs.history.sound_log import choose_sound_log, damage_between
 
 SOURCE = Path(__file__).parent.parent / "golden" / "metadata" / "static-4.3.1"
 FIRST = "00000000000000000000.log"
@@ -104,6 +107,43 @@ def test_a_replica_that_ends_earlier_does_not_replace_a_damaged_one(tmp_path: Pa
     copied(tmp_path / "b", without=(*later, *snapshots))
     with pytest.raises(CorruptSegmentError, match=SECOND):
         choose_sound_log([str(tmp_path)])
+
+
+def test_what_nothing_replaces_is_read_with_its_damage_if_the_mode_says_so(tmp_path: Path) -> None:
+    damaged = copied(tmp_path / "a")
+    flip(damaged / FIRST, 2000)
+    copied(tmp_path / "b", without=(FIRST,))
+    choice = choose_sound_log([str(tmp_path)], mode="DROPMALFORMED")
+    assert choice.partition.directory == str(damaged)
+    assert (choice.mode, choice.bypassed, choice.damage) == ("DROPMALFORMED", (), ())
+
+
+def places(choice: LogChoice, *wanted: tuple[int, int, int]) -> tuple[Finding, ...]:
+    """Findings by number of the segment, position and offset."""
+    files = choice.partition.segments
+    return tuple(in_file(files[number], "error", "bad_crc", position, offset=offset)
+                 for number, position, offset in wanted)  # fmt: skip
+
+
+def test_damage_between_two_offsets(tmp_path: Path) -> None:
+    """By segment and position: the offset in a damaged header may be anything."""
+    folder = copied(tmp_path)
+    choice = choose_sound_log([str(tmp_path)])
+    files = choice.partition.segments
+    assert len(files) > 3
+    (first, *_) = committed_batches((folder / files[1].name).read_bytes())
+    start = first.end_offset  # the second batch of the second segment
+    at = 12 + int.from_bytes((folder / files[1].name).read_bytes()[8:12], "big")
+    inside = places(choice, (1, at, 0), (1, at + 1, 0), (2, 0, 0))
+    before = places(choice, (1, at - 1, 10**6), (0, at + 1, 10**6))
+    assert damage_between(choice, (*before, *inside), start) == inside
+    assert damage_between(choice, (*before, *inside), 0, start) == before
+    end = files[2].base_offset
+    assert damage_between(choice, (*before, *inside), start, end) == inside[:2]
+    assert damage_between(choice, (), -1) == ()  # no place is looked for
+    unplaced = places(choice, (0, -1, start), (0, -1, start - 1), (0, -1, end), (0, -1, end - 1))
+    assert damage_between(choice, unplaced, start, end) == (unplaced[0], unplaced[3])
+    assert damage_between(choice, unplaced, start) == (unplaced[0], *unplaced[2:])
 
 
 def test_damage_of_every_replica_ends_the_run(tmp_path: Path) -> None:

@@ -20,6 +20,19 @@ from wire.batches.control_records import ControlType, control_type
 from wire.errors import CorruptBatchError
 
 
+class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
+    """Data of a producer without a marker: its first offset, and times of batches in ms.
+
+    `producer_epoch` and `last_ms` are those of its last batch.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    first_ms: int
+    last_ms: int
+
+
 class TransactionState(msgspec.Struct, frozen=True):
     """Aborted transactions as (producer id, first offset, marker's offset), both inclusive.
 
@@ -33,7 +46,7 @@ class TransactionState(msgspec.Struct, frozen=True):
 def transaction_state(segments: Sequence[SegmentFile]) -> TransactionState:
     """The state at the end of the segments, which are in offset order."""
     aborted: list[tuple[int, int, int]] = []
-    open_since: dict[int, int] = {}
+    opened: dict[int, OpenTransaction] = {}
     for file in segments:
         with open_segment(file.path) as descriptor:
             for table in scan(
@@ -41,27 +54,41 @@ def transaction_state(segments: Sequence[SegmentFile]) -> TransactionState:
                 validate="header",
                 reads_old_formats=True,
             ):  # fmt: skip
-                _follow(table, open_since, aborted)
-    return TransactionState(tuple(aborted), min(open_since.values(), default=None))
+                follow(table, opened, aborted)
+    stable = min((one.first_offset for one in opened.values()), default=None)
+    return TransactionState(tuple(aborted), stable)
 
 
-def _follow(
-    table: BatchTable, open_since: dict[int, int], aborted: list[tuple[int, int, int]]
+def follow(
+    table: BatchTable, opened: dict[int, OpenTransaction], aborted: list[tuple[int, int, int]]
 ) -> None:
+    """Go on with the next batches of a log.
+
+    Args:
+        table: the batches.
+        opened: open transactions by producer id, changed in place.
+        aborted: as in `TransactionState`, appended to.
+    """
     attributes = table.column("attributes")
     found = np.flatnonzero(attributes & TRANSACTIONAL_BIT)
-    producers, bases = table.column("producer_id"), table.column("base_offset")
     for index in found.tolist():
-        producer_id, base = int(producers[index]), int(bases[index])
+        header = table.headers[index]
+        producer_id, base = int(header["producer_id"]), int(header["base_offset"])
         if not int(attributes[index]) & CONTROL_BIT:
-            open_since.setdefault(producer_id, base)
+            last_ms = int(header["max_timestamp_ms"])
+            known = opened.get(producer_id)
+            opened[producer_id] = OpenTransaction(
+                producer_id=producer_id, producer_epoch=int(header["producer_epoch"]),
+                first_offset=base if known is None else known.first_offset,
+                first_ms=last_ms if known is None else known.first_ms, last_ms=last_ms,
+            )  # fmt: skip
             continue
         kind = _marker(table, index)
         if kind is None:
             continue
-        first = open_since.pop(producer_id, None)
+        first = opened.pop(producer_id, None)
         if kind is ControlType.ABORT and first is not None:
-            aborted.append((producer_id, first, base))
+            aborted.append((producer_id, first.first_offset, base))
 
 
 def _marker(table: BatchTable, index: int) -> ControlType | None:

@@ -19,6 +19,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from pipeline.core.records.schema import TIMESTAMP
+from pipeline.jobs.history.damage import TABLE as DAMAGE
 from pipeline.jobs.history.query import counters
 from pipeline.pictures import LANES_MAX, LEVELS, POINTS_MAX
 
@@ -46,6 +47,7 @@ class Facts(msgspec.Struct, frozen=True):
     end_offset: int
     begin: datetime | None
     end: datetime | None
+    damaged: int
 
 
 def facts(root: str) -> Facts:
@@ -63,7 +65,16 @@ def facts(root: str) -> Facts:
         end_offset=covered["end_offset"],
         begin=begin,
         end=end,
+        damaged=covered.get("damaged", 0),
     )
+
+
+def damaged_places(root: str) -> list[Row]:
+    """Rows of the table `damage`, at most `CHANGES_SHOWN`."""
+    rows: list[Row] = []
+    for batch in _batches(root, DAMAGE, ["path", "position", "offset", "reason", "detail"]):
+        rows += batch.slice(0, CHANGES_SHOWN - len(rows)).to_pylist()
+    return rows
 
 
 def first_state(root: str) -> datetime | None:

@@ -212,7 +212,9 @@ def fold_brokers(
         intervals.take(row["broker_id"], state, _base_place(row))
     for row in _rows(sorted((plan.events / "broker").glob("*.parquet"))):
         broker = row["broker_id"]
-        before = {} if row["is_reset"] else now.get(broker, {})
+        if not row["is_reset"] and broker not in now:
+            continue  # its registration was lost with a damaged batch
+        before = {} if row["is_reset"] else now[broker]
         changed = {name: row[name] for name in _FIELDS if row[name] is not None}
         now[broker] = before | changed
         whole_state = {name: now[broker].get(name) for name in _FIELDS}

@@ -4,7 +4,7 @@ Before anything is decoded the log is scanned once for records that affect other
 of metadata transactions and the leader changes. Both are few, so the driver holds them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
 from typing import Any, Final
@@ -28,7 +28,8 @@ from metadata.records import (
     NoOpRecord,
 )
 from metadata.schema import MetadataRecordError
-from pipeline.core.errors import BadInputError, DataLossError
+from pipeline.core.audit.findings import ERROR, Finding, in_file
+from pipeline.core.errors import BadInputError, CorruptSegmentError, DataLossError
 from pipeline.core.reading.discovery import Listing, PartitionFiles, SegmentFile, discover
 from pipeline.core.reading.log_positions import Boundary, end_boundary
 from pipeline.core.reading.opening import input_errors
@@ -36,9 +37,13 @@ from pipeline.core.reading.options import Options, parse_options
 from pipeline.core.reading.ranges import log_end_offset
 from pipeline.core.reading.reader import Piece, plan_read, read_splits
 from pipeline.core.reading.watermark import committed_copies
+from pipeline.core.records.batches import Fault
 from pipeline.core.records.schema import schema_of
 from wire.types import METADATA_TOPIC_NAME
 
+NO_POSITION: Final = -1  # of damage that is known by its offset
+_NO_VALUE: Final = "a metadata record without a value"
+OnFault = Callable[[SegmentFile, Fault], None]
 COLUMNS: Final = "offset,batchBaseOffset,leaderEpoch,timestamp,isControl,key,value"
 _MARKERS: Final = (
     BeginTransactionRecord.api_key,
@@ -88,6 +93,7 @@ class Scanned(msgspec.Struct, frozen=True):
     end_offset: int = 0
     markers: tuple[Marker, ...] = ()
     leaders: tuple[LeaderStart, ...] = ()
+    damage: tuple[Finding, ...] = ()
 
 
 class LogChoice(msgspec.Struct, frozen=True):
@@ -96,6 +102,8 @@ class LogChoice(msgspec.Struct, frozen=True):
     The range is [start, end); `seed` is the snapshot at `start`, None if the log starts there;
     `others` are its snapshots up to the end, ascending; for a new history those after `start`;
     `bypassed` names the damage that was read around, `has_others` is True beside other copies.
+    `mode` is the source's; unless it is FAILFAST, damage that nothing replaces is left out, and
+    `damage` has what the scan of the log does not find: that of the seed.
     """
 
     partition: PartitionFiles
@@ -107,6 +115,8 @@ class LogChoice(msgspec.Struct, frozen=True):
     cluster_id: str | None
     bypassed: tuple[str, ...] = ()
     has_others: bool = False
+    mode: str = "FAILFAST"
+    damage: tuple[Finding, ...] = ()
 
 
 @input_errors()
@@ -227,13 +237,15 @@ def log_options(choice: LogChoice, end: int | None = None) -> Options:
             "endingOffsets": msgspec.json.encode(stop).decode(),
             "columns": COLUMNS,
             "includeControl": "true",
+            "mode": choice.mode,
         }
     )
 
 
-def snapshot_options(file: SegmentFile) -> Options:
+def snapshot_options(file: SegmentFile, mode: str = "FAILFAST") -> Options:
     """Options that read one snapshot."""
-    return parse_options({"path": file.path, "columns": COLUMNS, "includeControl": "true"})
+    given = {"path": file.path, "columns": COLUMNS, "includeControl": "true"}
+    return parse_options(given | {"mode": mode})
 
 
 def snapshot_pieces(file: SegmentFile) -> list[Piece]:
@@ -242,12 +254,54 @@ def snapshot_pieces(file: SegmentFile) -> list[Piece]:
     return [piece for pack in plan.packs for piece in pack]
 
 
+def log_rows(
+    pieces: Sequence[Piece], options: Options, on_fault: OnFault | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of the pieces with the columns `COLUMNS`, without what is damaged.
+
+    Args:
+        pieces: of a plan with these options.
+        options: their mode FAILFAST ends the read at damage.
+        on_fault: called for all that is left out.
+
+    Raises:
+        CorruptSegmentError: a damaged batch, or a record without a value, in mode FAILFAST.
+    """
+    schema = schema_of("records", COLUMNS)
+    for file, rows in (
+        (piece.split.file, rows)
+        for piece in pieces for rows in read_splits((piece,), options, schema, on_fault)
+    ):  # fmt: skip
+        is_empty = pc.and_(pc.invert(rows.column("isControl")), pc.is_null(rows.column("value")))
+        for offset in rows.column("offset").filter(is_empty).to_pylist():
+            if options.mode == "FAILFAST":
+                raise CorruptSegmentError(file.path, NO_POSITION, offset, _NO_VALUE)
+            if on_fault is not None:
+                fault = Fault(reason="no_value", position=NO_POSITION, length=0,
+                              base_offset=offset, detail=_NO_VALUE)  # fmt: skip
+                on_fault(file, fault)
+        sound = rows.filter(pc.invert(is_empty))  # nor the nulls that PERMISSIVE gives for damage
+        if sound.num_rows:
+            yield sound
+
+
+def damage_finding(file: SegmentFile, fault: Fault) -> Finding:
+    """Damage of a log as a finding."""
+    return in_file(file, ERROR, fault.reason, fault.position, length=fault.length,
+                   offset=fault.base_offset, detail=fault.detail)  # fmt: skip
+
+
 def scan_pieces(pieces: Sequence[Piece], options: Options) -> Scanned:
     """Find markers, leader changes and the end, at the speed of the vector reader."""
     records = no_ops = end = 0
     markers: list[Marker] = []
     leaders: list[LeaderStart] = []
-    for rows in read_splits(pieces, options, schema_of("records", COLUMNS)):
+    damage: list[Finding] = []
+
+    def add(file: SegmentFile, fault: Fault) -> None:
+        damage.append(damage_finding(file, fault))
+
+    for rows in log_rows(pieces, options, add):
         records += rows.num_rows
         end = int(rows.column("offset")[-1].as_py()) + 1
         api_keys = pc.binary_slice(rows.column("value"), 1, 2)
@@ -264,7 +318,7 @@ def scan_pieces(pieces: Sequence[Piece], options: Options) -> Scanned:
         ]
         for row in rows.filter(rows.column("isControl")).to_pylist():
             leaders += _leader_change(row)
-    return Scanned(records, no_ops, end, tuple(markers), tuple(leaders))
+    return Scanned(records, no_ops, end, tuple(markers), tuple(leaders), tuple(damage))
 
 
 def merge_scans(found: Iterable[Scanned]) -> Scanned:
@@ -272,39 +326,57 @@ def merge_scans(found: Iterable[Scanned]) -> Scanned:
     records = no_ops = end = 0
     markers: list[Marker] = []
     leaders: list[LeaderStart] = []
+    damage: dict[tuple[str, int], Finding] = {}  # of a place at the end of a split each side says
     for one in found:
         records += one.records
         no_ops += one.no_ops
         end = max(end, one.end_offset)
         markers += one.markers
         leaders += one.leaders
+        damage.update({(place.path, place.position): place for place in one.damage})
     markers.sort(key=lambda one: one.offset)
     leaders.sort(key=lambda one: one.offset)
-    return Scanned(records, no_ops, end, tuple(markers), tuple(leaders))
+    places = tuple(damage[key] for key in sorted(damage))
+    return Scanned(records, no_ops, end, tuple(markers), tuple(leaders), places)
 
 
-def transactions_of(markers: Sequence[Marker]) -> tuple[list[Transaction], int | None]:
+def transactions_of(
+    markers: Sequence[Marker], *, has_gaps: bool = False
+) -> tuple[list[Transaction], int | None]:
     """The ended transactions, and the begin offset of an open one.
 
+    Args:
+        markers: in offset order.
+        has_gaps: damaged batches were left out, so markers may be missing: a transaction whose
+            end is gone counts as aborted, an end without a begin is left out.
+
     Raises:
-        BadInputError: contradictory markers.
+        BadInputError: contradictory markers, without gaps.
     """
     found: list[Transaction] = []
     begin: int | None = None
     for marker in markers:
         if marker.api_key == BeginTransactionRecord.api_key:
-            if begin is not None:
+            if begin is not None and not has_gaps:
                 raise BadInputError(
                     f"offset {marker.offset}: a transaction begins inside that of offset {begin}"
                 )
+            if begin is not None:
+                found.append(_ended(begin, marker, is_aborted=True))
             begin = marker.offset
+            continue
+        if begin is None and has_gaps:
             continue
         if begin is None:
             raise BadInputError(f"offset {marker.offset}: a transaction ends that never began")
-        aborted = marker.api_key == AbortTransactionRecord.api_key
-        found.append(Transaction(begin, marker.offset, marker.batch_offset, marker.time, aborted))
+        is_aborted = marker.api_key == AbortTransactionRecord.api_key
+        found.append(_ended(begin, marker, is_aborted=is_aborted))
         begin = None
     return found, begin
+
+
+def _ended(begin: int, marker: Marker, *, is_aborted: bool) -> Transaction:
+    return Transaction(begin, marker.offset, marker.batch_offset, marker.time, is_aborted)
 
 
 def snapshot_time(

@@ -198,6 +198,7 @@ class Chunk:
         Further numbers: `to_offset`, `to_ts` (`NONE`: open), `first` of its key, `carried` (its
         row in `carry`, `NONE` for a new state), `prev_leader`, `change`.
         """
+        self._drop_changes_of_nothing()
         self._drop_clears_of_nothing()
         self._follow_moves()
         kept = self._overlaid().filter(self._is_kept())
@@ -225,6 +226,11 @@ class Chunk:
     def _valid(self, name: str) -> Flags:
         found: Flags = self._rows.packed[name].is_valid().to_numpy(zero_copy_only=False)
         return found
+
+    def _drop_changes_of_nothing(self) -> None:
+        """Drop the changes of partitions whose PartitionRecord was lost with a damaged batch."""
+        is_reset = self._rows.numbers["api"] == RESET
+        self._arrange(self._rows.filter(is_reset[self._last(is_reset)]))
 
     def _drop_clears_of_nothing(self) -> None:
         """Drop clears of partitions without ELR, which a ClearElrRecord does not change."""

@@ -5,7 +5,6 @@ The page embeds its pictures and needs no network; PNG and CSV files are beside 
 
 import glob
 import json
-from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from html import escape
@@ -16,17 +15,19 @@ import msgspec
 import numpy as np
 
 from pipeline import pictures
+from pipeline.core.compaction.chosen import data_partitions, known_partitions
+from pipeline.core.compaction.partition import PartitionPlan, plan_one
 from pipeline.core.reading.discovery import PartitionFiles, discover
 from pipeline.core.reading.opening import open_segment
 from pipeline.core.records.batches import BatchTable, scan
-from pipeline.jobs.compaction import data_partitions, known_partitions, plan_one
+from pipeline.core.stage import SPARK_BYTES_MIN
 from pipeline.jobs.history import figures as history_figures
 from pipeline.jobs.history.figures import Facts
 from pipeline.jobs.history.packed_lists import Numbers
-from pipeline.jobs.job import RUN_NAME, SPARK_BYTES_MIN
+from pipeline.jobs.job import RUN_NAME
+from pipeline.report_page import PAGE_NAME, page, scrolling_table, section, tiles, when
 from wire.batches.compression import Codec
 
-PAGE_NAME: Final = "index.html"
 _CODEC_BITS: Final = 7
 _WORDS: Final = {
     "failover": "the old leader was fenced or gone",
@@ -39,18 +40,6 @@ _WORDS: Final = {
     "epoch_only": "same leader, new epoch",
     "planned": "moved by the controller",
 }
-_STYLE: Final = """
-body{font:15px/1.5 system-ui,sans-serif;max-width:1150px;margin:2rem auto;padding:0 1rem;color:#222}
-h1{margin-bottom:.2rem} h2{margin-top:2.4rem;border-bottom:1px solid #ddd} img{max-width:100%}
-.facts{display:flex;flex-wrap:wrap;gap:.7rem;margin:1rem 0;padding:0}
-.facts li{list-style:none;background:#f4f5f7;border-radius:6px;padding:.5rem .9rem}
-.facts b{display:block;font-size:1.4rem} .bad b{color:#c0201f} p.note{color:#555;margin:.3rem 0}
-table{border-collapse:collapse;font-size:.87rem;width:100%}
-td,th{padding:.2rem .7rem;text-align:left;border-bottom:1px solid #eee;white-space:nowrap}
-td:nth-child(7){white-space:normal}
-th{position:sticky;top:0;background:#fff} .scroll{max-height:26rem;
-overflow:auto;border:1px solid #eee} .unclean td{background:#fde8e8}
-"""
 Row = dict[str, Any]
 
 
@@ -85,7 +74,7 @@ def write_page(
     ]
     notes = dict.fromkeys((one.name for one in drawn[2:]), _missing_note(gone))
     changes = history_figures.latest_changes(root)
-    text = _page(facts, drawn, changes, target, notes)
+    text = _page(facts, drawn, changes, target, notes, damage_section(root, facts.damaged))
     (target / PAGE_NAME).write_text(text, encoding="utf-8")
 
 
@@ -181,72 +170,92 @@ def _compaction(inputs: Sequence[str], session: Callable[[], Any] | None) -> lis
     rows = []
     for one in partitions:
         large = sum(file.size for file in one.segments) >= SPARK_BYTES_MIN
-        spark = session() if large and session is not None else None
-        rows += plan_one(one, now_ms, [], spark).rows
+        if large and session is not None:
+            rows += _planned_by_spark(one, now_ms, session()).rows
+        else:
+            rows += plan_one(one, now_ms, []).rows
     return [msgspec.structs.asdict(row) for row in rows]
 
 
+def _planned_by_spark(copy: PartitionFiles, now_ms: int, spark: Any) -> PartitionPlan:
+    from pipeline.sources.compaction_tasks import plan_by_spark  # noqa: PLC0415  # needs pyspark
+
+    return plan_by_spark([copy], now_ms, [], spark)[0]
+
+
 def _tiles(facts: Facts) -> str:
-    shown = (
-        ("partitions now", str(facts.partitions), False),
-        ("changes of leaders", str(facts.changes), False),
-        ("unclean elections", str(facts.unclean), facts.unclean > 0),
-        ("without leader now", str(facts.offline), facts.offline > 0),
-        ("under-replicated now", str(facts.under_replicated), facts.under_replicated > 0),
-        ("offsets covered", f"{facts.start_offset} to {facts.end_offset}", False),
+    return tiles(
+        (
+            ("partitions now", str(facts.partitions), False),
+            ("changes of leaders", str(facts.changes), False),
+            ("unclean elections", str(facts.unclean), facts.unclean > 0),
+            ("without leader now", str(facts.offline), facts.offline > 0),
+            ("under-replicated now", str(facts.under_replicated), facts.under_replicated > 0),
+            ("damaged places left out", str(facts.damaged), facts.damaged > 0),
+            ("offsets covered", f"{facts.start_offset} to {facts.end_offset}", False),
+        )
     )
-    return "".join(
-        f'<li class="{"bad" if bad else ""}"><b>{escape(value)}</b>{escape(label)}</li>'
-        for label, value, bad in shown
+
+
+def damage_section(root: str, damaged: int) -> str:
+    """The damage that the last run read around or left out, and what is lost; empty without any."""
+    lines = json.loads(Path(root, RUN_NAME).read_text()).get("bypassed", [])
+    if not lines and not damaged:
+        return ""
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    rows = "".join(
+        f"<tr><td>{escape(row['path'])}</td><td>{row['position']}</td><td>{row['offset']}</td>"
+        f"<td>{escape(row['reason'])}</td><td>{escape(row['detail'])}</td></tr>"
+        for row in history_figures.damaged_places(root)
+    )
+    table = (
+        "<div class=scroll><table><tr><th>file</th><th>position</th><th>offset</th><th>reason</th>"
+        f"<th>detail</th></tr>{rows}</table></div>"
+        if rows
+        else ""
+    )
+    lost = (
+        f"<p>{damaged} damaged places of the log are in no other copy and left out: states may be"
+        " missing or last too long.</p>"
+        if damaged
+        else "<p>Nothing is lost: something else held the same, or a node cuts it too.</p>"
+    )
+    return (
+        f'<section id="damage"><h2>Damage in what was read</h2>{lost}<ul>{items}</ul>{table}'
+        "</section>"
     )
 
 
 def _page(
     facts: Facts, drawn: list[pictures.Picture], changes: list[Row], folder: Path,
-    notes: dict[str, str],
+    notes: dict[str, str], damage: str,
 ) -> str:  # fmt: skip
-    sections = "".join(_section(one, folder, notes.get(one.name, "")) for one in drawn)
+    sections = "".join(section(one, folder, notes.get(one.name, "")) for one in drawn)
     has_times = facts.begin is not None
-    span = f"{_when(facts.begin)} to {_when(facts.end)}" if has_times else "an empty log"
-    return (
-        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
-        f"<title>Metadata history</title><style>{_STYLE}</style></head><body>"
-        f"<h1>History of the cluster's metadata</h1><p class=note>{escape(span)}</p>"
-        f"<ul class=facts>{_tiles(facts)}</ul>{_table(changes, facts.changes)}{sections}"
+    span = f"{when(facts.begin)} to {when(facts.end)}" if has_times else "an empty log"
+    return page(
+        "Metadata history", "History of the cluster's metadata", span,
+        f"{_tiles(facts)}{damage}{_table(changes, facts.changes)}{sections}"
         "<h2>Who led a partition, and why?</h2><p>Ask the tables this page was made of:</p>"
         "<pre>scripts/pipeline history --input HISTORY --who-led orders-3"
-        " --at 2026-11-17T14:07</pre>"
-        "</body></html>"
-    )
-
-
-def _section(picture: pictures.Picture, folder: Path, missing: str) -> str:
-    image = b64encode((folder / f"{picture.name}.png").read_bytes()).decode()
-    note = " There is nothing of it in this input." if picture.is_empty and not missing else ""
-    note += f" {missing}" if missing else ""
-    return (
-        f'<section id="{picture.name}"><h2>{escape(picture.title)}</h2>'
-        f"<p>{escape(picture.text + note)}</p>"
-        f'<img alt="{escape(picture.title)}" src="data:image/png;base64,{image}">'
-        f'<p class=note>The figures: <a href="{picture.name}.csv">{picture.name}.csv</a>, the'
-        f' picture alone: <a href="{picture.name}.png">{picture.name}.png</a></p></section>'
-    )
+        " --at 2026-11-17T14:07</pre>",
+    )  # fmt: skip
 
 
 def _table(changes: list[Row], count: int) -> str:
-    rows = "".join(
-        f'<tr class="{row["kind"]}"><td>{_when(row["ts"])}</td><td>{row["offset"]}</td>'
-        f"<td>{escape(str(row['topic']))}-{row['partition']}</td><td>{_broker(row['from'])}</td>"
-        f"<td>{_broker(row['to'])}</td><td>{row['epoch']}</td>"
-        f"<td>{escape(_WORDS[row['kind']])}</td>"
-        f"<td>{_duration(row['ms_without_leader'])}</td></tr>"
+    columns = ("time (UTC)", "offset", "partition", "from", "to", "leader epoch", "why",
+               "without leader for")  # fmt: skip
+    rows = (
+        (row["kind"], (
+            when(row["ts"]), str(row["offset"]), f"{row['topic']}-{row['partition']}",
+            _broker(row["from"]), _broker(row["to"]), str(row["epoch"]), _WORDS[row["kind"]],
+            _duration(row["ms_without_leader"]),
+        ))
         for row in reversed(changes)
-    )
+    )  # fmt: skip
     return (
         f"<h2>Changes of leaders</h2><p>The newest first, {len(changes)} of {count}.</p>"
-        "<div class=scroll><table id=changes><thead><tr><th>time (UTC)<th>offset<th>partition"
-        "<th>from<th>to<th>leader epoch<th>why<th>without leader for</tr></thead>"
-        f"<tbody>{rows}</tbody></table></div>"
+        + scrolling_table("changes", columns, rows)
     )
 
 
@@ -256,9 +265,3 @@ def _duration(milliseconds: int | None) -> str:
 
 def _broker(number: int) -> str:
     return f"broker {number}" if number >= 0 else "nobody"
-
-
-def _when(moment: datetime | None) -> str:
-    if moment is None:
-        return "unknown"
-    return moment.astimezone(UTC).strftime("%a %Y-%m-%d %H:%M:%S")

@@ -5,7 +5,8 @@
     3 fold     topics, configs, brokers and the like (`fold`)          driver
     4 fold     partitions and all reports (`partitions`)               vectors, one task per bucket
 
-Spark distributes the tasks; data goes from file to file by Arrow and never through the JVM.
+An engine runs the tasks, processes of this machine or Spark's; data goes from file to file by
+Arrow and never through a JVM, so both write the same bytes.
 With `--append` an archive continues where it ended: only new records are decoded and only the keys
 they change get new intervals; closed intervals keep their files. Kafka deletes its metadata log
 after days, so an archive must be fed before that.
@@ -17,18 +18,22 @@ import sys
 import tempfile
 import time
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.core.audit.findings import Finding
 from pipeline.core.errors import BadInputError
 from pipeline.core.reading.discovery import discover
-from pipeline.core.reading.options import Options
+from pipeline.core.reading.options import MODES, Options
 from pipeline.core.reading.reader import Piece, ReadPlan, plan_read
+from pipeline.core.stage import LOCAL, Stage
+from pipeline.jobs.engines import Engine, engine_choice, start_engine
 from pipeline.jobs.history import query as history_query
 from pipeline.jobs.history.check import compare_snapshots, print_differences
 from pipeline.jobs.history.continuation import (
@@ -38,6 +43,14 @@ from pipeline.jobs.history.continuation import (
     archived_log,
     write_archived_log,
 )
+from pipeline.jobs.history.damage import (
+    FAILFAST,
+    PERMISSIVE,
+    damage_lines,
+    show_damage,
+    write_damage,
+)
+from pipeline.jobs.history.damage import TABLE as DAMAGE
 from pipeline.jobs.history.events import EventCounts, EventPlan, write_events
 from pipeline.jobs.history.fold import (
     FoldPlan,
@@ -61,17 +74,20 @@ from pipeline.jobs.history.packed_lists import numbers_of, whole
 from pipeline.jobs.history.partitions import BucketPlan, fold_bucket
 from pipeline.jobs.history.reports import Surroundings, Timeline, merged_churn
 from pipeline.jobs.history.schema import CLEAR_EVENTS, KEYED_STATES, REPORT_ARROW
-from pipeline.jobs.history.sound_log import choose_sound_log
-from pipeline.jobs.job import JobConfig, JobResult, progress
+from pipeline.jobs.history.sound_log import choose_sound_log, damage_between
+from pipeline.jobs.job import JobConfig, JobResult, Progress, progress
 from pipeline.jobs.publishing import current_version, publishing_version
+from pipeline.report_page import PAGE_NAME
 
 NAME: Final = "history"
 FOLLOW_SECONDS_MAX: Final = 7 * 86_400  # Kafka's default retention of its metadata log
-_SPLITS_MIN: Final = 4
+_PACK_BYTES: Final = 2 << 20  # some 40,000 records
+_PACKS_MAX: Final = 64
 _BUCKET_RECORDS: Final = 65_536  # below this a task is not worth its start
+_BUCKETS_MAX: Final = 64
 Packs = list[tuple[Piece, ...]]
-S = TypeVar("S")
-T = TypeVar("T")
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -81,6 +97,10 @@ def add_arguments(parser: ArgumentParser) -> None:
                         help="append again and again, that many seconds apart")  # fmt: skip
     parser.add_argument("--intra-batch", action="store_true",
                         help="keep every state, not only the last of each batch")  # fmt: skip
+    parser.add_argument("--mode", type=str.upper, choices=MODES, default=FAILFAST,
+                        help="at damage that nothing replaces: end (FAILFAST), or go on without it"
+                        " and list it in the table damage (PERMISSIVE) or only count it"
+                        " (DROPMALFORMED)")  # fmt: skip
     parser.add_argument("--reveal", action="store_true", help="do not hide secrets")
     parser.add_argument("--report", metavar="DIR", help="a page with pictures for people")
     parser.add_argument("--logs", nargs="+", metavar="DIR", help="of --report: logs to picture"
@@ -121,8 +141,9 @@ def run(config: JobConfig) -> JobResult:
 
         logs = config.inputs if finished is None else None
         logs = arguments.logs or logs
-        page.write_page(lambda: config.session(NAME), root, arguments.report, logs)
-        sys.stderr.write(f"report: {Path(arguments.report, page.PAGE_NAME).absolute()}\n")
+        session = None if config.engine == LOCAL else partial(config.session, NAME)
+        page.write_page(session, root, arguments.report, logs)
+        sys.stderr.write(f"report: {Path(arguments.report, PAGE_NAME).absolute()}\n")
     return result
 
 
@@ -170,10 +191,10 @@ def build(config: JobConfig) -> JobResult:
         archive.check_flags(config.arguments)
         # the log of another cluster need not have the next offset
         archive.check_cluster(", ".join(config.inputs), discover(config.inputs).cluster_id)
-    choice = choose_sound_log(config.inputs, before)
+    choice = choose_sound_log(config.inputs, before, config.arguments.mode)
     if archive is not None:
         choice = archive.check(choice)
-    plan = _plan(log_options(choice))
+    plan = _plan(choice, choice.end)
     packs = list(plan.packs)
     choice = msgspec.structs.replace(choice, bypassed=(*choice.bypassed, *plan.cut_tails))
     for line in choice.bypassed:
@@ -191,13 +212,13 @@ def build(config: JobConfig) -> JobResult:
         if archive is not None and current_version(archive.name) != base:
             raise BadInputError(f"{archive.name}: another run has appended meanwhile; try again")
         events = publication.folder.parent / f"{config.run_id}.events"
-        spark = config.session(NAME)
+        engine = start_engine(config, NAME, engine_choice(config, planned))
         try:
             # each pack is scanned and decoded; then there is a bucket at least
             steps = 2 * len(packs) + 1
-            with progress(spark, planned, tasks=steps, as_json=config.as_json):
-                run = _Run(config, spark, choice, packs, folder=publication.folder, events=events,
-                           archive=archive)  # fmt: skip
+            with progress(engine.spark, planned, tasks=steps, as_json=config.as_json) as shown:
+                run = _Run(config, engine, shown, choice, packs, folder=publication.folder,
+                           events=events, archive=archive)  # fmt: skip
                 publication.result = run.result()
         finally:
             shutil.rmtree(events, ignore_errors=True)
@@ -215,20 +236,23 @@ def _nothing_new(config: JobConfig, archive: Archive, choice: LogChoice) -> JobR
     return JobResult(counters=archive.counters | {"new_records": 0}, findings=len(compared.rows))
 
 
-def _plan(options: Options) -> ReadPlan:
-    """Tasks of at most a quarter of the log: metadata logs are small, decoding them is slow."""
-    return plan_read(msgspec.structs.replace(options, min_partitions=_SPLITS_MIN))
+def _plan(choice: LogChoice, end: int) -> ReadPlan:
+    """Tasks of some 2 MiB, by the size of the log alone: decoding is slow."""
+    size = sum(file.size for file in choice.partition.segments)
+    options = log_options(choice, end)
+    return plan_read(msgspec.structs.replace(options, min_partitions=pack_count(size)))
 
 
 class _Run:
     """Steps of one run."""
 
     def __init__(
-        self, config: JobConfig, spark: Any, choice: LogChoice, packs: Packs, *, folder: Path,
-        events: Path, archive: Archive | None,
+        self, config: JobConfig, engine: Engine, shown: Progress, choice: LogChoice, packs: Packs,
+        *, folder: Path, events: Path, archive: Archive | None,
     ) -> None:  # fmt: skip
         self._config = config
-        self._spark = spark
+        self._engine = engine
+        self._shown = shown
         self._choice = choice
         self._packs = packs
         self._folder = folder
@@ -245,17 +269,23 @@ class _Run:
         config, choice = self._config, self._choice
         options = log_options(choice)
         scanned = self._scan(options)
-        transactions, open_begin = transactions_of(scanned.markers)
+        of_log = damage_between(choice, scanned.damage, choice.start)
+        damage = (*choice.damage, *of_log)
+        show_damage(damage)
+        transactions, open_begin = transactions_of(scanned.markers, has_gaps=bool(damage))
         end = choice.end if open_begin is None else open_begin
         plan = EventPlan(
             events=str(self._events), archive=str(self._folder),
             label=f"{choice.start:020d}", transactions=tuple(transactions),
-            reveal=config.arguments.reveal, buckets=self._buckets(scanned.records),
+            reveal=config.arguments.reveal, buckets=bucket_count(scanned.records),
         )  # fmt: skip
         counts = self._decode(plan, end)
         tables = self._fold(plan)
         tables["controller_epochs"] = self._controller_epochs(scanned, end)
-        findings = self._compare(end)
+        findings = self._compare(end) + len(damage)
+        # what is above the end of the archive the next append meets again
+        lost = (*choice.damage, *damage_between(choice, of_log, choice.start, open_begin))
+        self._keep_damage(plan.label, lost)
         old = self._keep_records()
         read = {"records": counts.records + old}
         counters = {
@@ -268,52 +298,48 @@ class _Run:
             "no_ops": scanned.no_ops,
             "aborted": counts.aborted,
             "unknown": counts.unknown,
+            "damaged": len(lost) + self._before("damaged"),
             "transactions": len(transactions),
             "intra_batch": int(config.arguments.intra_batch),
             "reveal": int(config.arguments.reveal),
             "bytes": sum(piece.split.size for pack in self._packs for piece in pack),
         }  # fmt: skip
         return JobResult(
-            tables=read | tables, counters=counters, findings=findings, bypassed=choice.bypassed
-        )
+            tables=read | tables, counters=counters, findings=findings,
+            bypassed=(*choice.bypassed, *damage_lines(damage)), engine=self._engine.choice,
+        )  # fmt: skip
+
+    def _before(self, counter: str) -> int:
+        """Value of a counter in the archive that continues; one that it lacks is 0."""
+        return 0 if self._archive is None else self._archive.counters.get(counter, 0)
+
+    def _keep_damage(self, label: str, damage: Sequence[Finding]) -> None:
+        """Write the table `damage` if the mode wants it, and keep what earlier runs wrote."""
+        if self._choice.mode == PERMISSIVE:
+            write_damage(self._folder, label, damage)
+        if self._base is not None:
+            link_files(self._base / DAMAGE, self._folder / DAMAGE)
 
     def _scan(self, options: Options) -> Scanned:
-        return merge_scans(self._in_tasks(lambda pack: scan_pieces(pack, options), self._packs))
-
-    def _buckets(self, records: int) -> int:
-        """Return the number of tasks among which the partitions are divided."""
-        most = 2 * int(self._spark.sparkContext.defaultParallelism)
-        return max(1, min(most, records // _BUCKET_RECORDS))
+        work = partial(scan_pieces, options=options)
+        return merge_scans(self._run(Stage(work, tuple(self._packs), (0,) * len(self._packs))))
 
     def _decode(self, plan: EventPlan, end: int) -> EventCounts:
         options = log_options(self._choice, end)
-        packs = list(_plan(options).packs) if end < self._choice.end else self._packs
+        packs = list(_plan(self._choice, end).packs) if end < self._choice.end else self._packs
         seed = self._choice.seed
         found: list[EventCounts] = []
         if seed is not None:
             seeding = msgspec.structs.replace(plan, snapshot_end=seed.base_offset, transactions=())
-            seed_options = snapshot_options(seed)
-            found += self._in_tasks(
-                lambda pack: write_events(pack, seed_options, seeding),
-                [tuple(snapshot_pieces(seed))],
-            )
-        found += self._in_tasks(lambda pack: write_events(pack, options, plan), packs)
+            seed_options = snapshot_options(seed, self._choice.mode)
+            pieces = tuple(snapshot_pieces(seed))  # none of an empty file
+            found += self._run(_decoding((pieces,) if pieces else (), seed_options, seeding))
+        found += self._run(_decoding(packs, options, plan))
         totals = zip(*(msgspec.structs.astuple(one) for one in found), strict=True)
         return EventCounts(*map(sum, totals)) if found else EventCounts()
 
-    def _in_tasks(self, work: Callable[[S], T], items: Sequence[S]) -> list[T]:
-        """Apply `work` to each item in one of Spark's tasks each; returns the results."""
-        if not items:
-            return []
-
-        def task(rows: Iterator[S]) -> Iterator[T]:
-            pa.set_cpu_count(1)
-            for item in rows:
-                yield work(item)
-
-        rows = self._spark.sparkContext.parallelize(items, len(items))
-        found: list[T] = rows.mapPartitions(task).collect()
-        return found
+    def _run(self, stage: Stage[Item, Found]) -> list[Found]:
+        return self._engine.run(stage, self._shown)
 
     def _fold(self, events: EventPlan) -> dict[str, int]:
         """Fold the events to all tables and reports; returns the rows of each."""
@@ -338,9 +364,9 @@ class _Run:
             buckets=events.buckets, intra_batch=intra_batch,
             state=None if state is None else str(state),
         )  # fmt: skip
-        self._in_tasks(
-            lambda bucket: fold_bucket(bucket, bucket_plan, around, clears), range(events.buckets)
-        )
+        work = partial(fold_bucket, plan=bucket_plan, around=around, clears=clears)
+        numbers = tuple(range(events.buckets))
+        self._run(Stage(work, numbers, (0,) * len(numbers)))
         write_churn(self._events, self._folder, state)
         if root is not None:
             keep_closed(root, self._folder)
@@ -391,6 +417,23 @@ class _Run:
 
 
 _TABLES: Final = ("partitions", "brokers", *KEYED_STATES, *REPORT_ARROW)
+
+
+def pack_count(size: int) -> int:
+    """Number of tasks that decode a log of so many bytes, where it can be cut so."""
+    return max(1, min(_PACKS_MAX, size // _PACK_BYTES))
+
+
+def bucket_count(records: int) -> int:
+    """Number of tasks among which the partitions are divided, by the records of the log alone."""
+    return max(1, min(_BUCKETS_MAX, records // _BUCKET_RECORDS))
+
+
+def _decoding(
+    packs: Sequence[tuple[Piece, ...]], options: Options, plan: EventPlan
+) -> Stage[tuple[Piece, ...], EventCounts]:
+    sizes = tuple(sum(piece.split.size for piece in pack) for pack in packs)
+    return Stage(partial(write_events, options=options, plan=plan), tuple(packs), sizes)
 
 
 def keep_closed(root: Path, folder: Path) -> None:

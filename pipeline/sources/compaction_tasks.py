@@ -13,9 +13,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.core.compaction.partition import KeyWork, PartitionPlan, finished, key_work
+from pipeline.core.compaction.plan import BATCH_COUNTS, KEY_ROWS, Policy, key_rows
 from pipeline.core.reading.discovery import PartitionFiles
-from pipeline.jobs.compaction_partition import KeyWork, PartitionPlan, finished, key_work
-from pipeline.jobs.compaction_plan import BATCH_COUNTS, KEY_ROWS, Policy, key_rows
 from pipeline.sources.spark_types import ddl
 
 _COPY: Final = pa.field("copy", pa.int32())

@@ -11,13 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core.errors import BadInputError
-from pipeline.core.reading.discovery import CLEANER_NAME, PartitionFiles
-from pipeline.core.reading.opening import input_errors
-from pipeline.core.reading.options import Options, parse_options
-from pipeline.core.reading.reader import Piece, plan_read
-from pipeline.core.reading.transactions import transaction_state
-from pipeline.jobs.compaction_plan import (
+from pipeline.core.compaction.plan import (
     BATCH_COUNTS,
     HEADER_COLUMNS,
     KEY_ROWS,
@@ -31,6 +25,12 @@ from pipeline.jobs.compaction_plan import (
     read_headers,
     retention_row,
 )
+from pipeline.core.errors import BadInputError
+from pipeline.core.reading.discovery import CLEANER_NAME, PartitionFiles
+from pipeline.core.reading.opening import input_errors
+from pipeline.core.reading.options import Options, parse_options
+from pipeline.core.reading.reader import Piece, plan_read
+from pipeline.core.reading.transactions import transaction_state
 from storage.checkpoints.checkpoint_files import decode_offsets
 
 
@@ -68,6 +68,17 @@ def key_work(partition: PartitionFiles) -> KeyWork:
     )
     packs = plan_read(options).packs if end > partition.first_offset else ()
     return KeyWork(end, options, packs)
+
+
+def plan_one(partition: PartitionFiles, now_ms: int, policies: list[Policy]) -> PartitionPlan:
+    """Plan one copy, with at least one segment, in this process.
+
+    Raises:
+        CorruptSegmentError: a damaged batch.
+        BadInputError: a file is gone or cannot be read.
+    """
+    work = key_work(partition)
+    return finished(partition, work.end, counted(work), now_ms, policies)
 
 
 def counted(work: KeyWork) -> tuple[pa.Table, int]:

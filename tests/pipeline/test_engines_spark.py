@@ -1,0 +1,61 @@
+"""Both engines write the same files, byte for byte."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pipeline.job_inputs import ENGINE_JOBS, many_tasks, run_job, write_input, written
+from tests.pipeline.metadata_histories import RandomLog, write_metadata_log
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+
+
+def described(out: Path) -> dict[str, Any]:
+    run: dict[str, Any] = json.loads((out / "run.json").read_text())
+    run["counters"].pop("task_peak_bytes", None)
+    return {name: value for name, value in run.items() if name not in ("seconds", "engine")}
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("job", [name for name in ENGINE_JOBS if name != "linearize"])
+def test_the_same_bytes(tmp_path: Path, job: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    many_tasks(monkeypatch)
+    flags = write_input(tmp_path / "in", job)
+    local = run_job(job, tmp_path / "in", tmp_path / "local", flags, engine="local")
+    spark = run_job(
+        job, tmp_path / "in", tmp_path / "spark", flags, engine="spark", master="local[2]"
+    )
+    assert written(tmp_path / "spark") == written(tmp_path / "local")
+    assert described(tmp_path / "spark") == described(tmp_path / "local")
+    assert (local.engine.name, spark.engine.name) == ("local", "spark")
+    assert len(written(tmp_path / "local")) >= 4
+
+
+@pytest.mark.usefixtures("spark")
+def test_an_archive_goes_on_with_the_other_engine(tmp_path: Path) -> None:
+    content = RandomLog(21, 60).content
+    outs = tmp_path / "both", tmp_path / "local"
+    for number, end in enumerate((len(content) // 2, len(content))):
+        for out in outs:
+            write_metadata_log(tmp_path / "in", content[: batch_end(content, end)])
+            engine = "spark" if out == outs[0] and number else "local"
+            run_job("history", tmp_path / "in", out, ["--append"], engine=engine,
+                    run_id=f"r{number}")  # fmt: skip
+    assert written(outs[0]) == written(outs[1])
+
+
+def batch_end(content: bytes, at_most: int) -> int:
+    position = 0
+    while position < len(content):
+        following = position + 12 + int.from_bytes(content[position + 8 : position + 12], "big")
+        if following > at_most:
+            break
+        position = following
+    return position
