@@ -34,9 +34,7 @@ from scripts.reference.markdown import code, page, table, with_unit
 
 EFFECTS: Final = Path(__file__).with_name("config_effects.toml")
 COLUMNS: Final = ("key", "default", "allowed", "at run time", "what happens")
-REQUIRED: Final = frozenset(
-    {"controller.listener.names", "controller.quorum.voters", "node.id", "process.roles"}
-)
+REQUIRED: Final = frozenset({"controller.listener.names", "node.id", "process.roles"})
 OWN_DEFAULTS: Final = {
     "allow.everyone.if.no.acl.found": "false",
     "inspection.connections.max.idle.ms": str(Limits().idle_ms_max),
