@@ -382,7 +382,7 @@ def test_what_is_certain_decides_first(
 def test_a_mutant_that_does_not_apply_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["mutate", "--mutants", "M1,M18"]) == 2
     said = capsys.readouterr().err
-    assert "M18 does not apply: voters are static" in said
+    assert "M18 does not apply: voters of seeds are static" in said
     assert run(["mutate", "--mutants", "M99"]) == 2
     assert "'M99' is no mutant, only M1, M2" in capsys.readouterr().err
 
