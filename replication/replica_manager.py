@@ -90,6 +90,7 @@ class ReplicaManager:
     ) -> None:
         assert lag_ms_max > 1, f"{lag_ms_max=}"
         self._clock = clock
+        self._budget = budget
         self._proposals = proposals
         self._image = image
         self._on_checked = listener.checked
@@ -124,7 +125,9 @@ class ReplicaManager:
         )
         self._answers = fetches
         self._committed: dict[TopicIdPartition, None] = {}
-        """Partitions whose high watermark rose, of which produces are to be answered."""
+        """Partitions of which produces are to be tried."""
+        self._has_put_off = False
+        """True if they were to be answered in the half of the step before."""
         self._fetches = fetches.waiting
         self.fetch = fetches.fetch
         """Reads partitions, or parks a Fetch."""
@@ -140,8 +143,18 @@ class ReplicaManager:
         return self._answers.is_busy or bool(self._committed)
 
     def go_on(self) -> None:
-        """Answer some of the fetches, then the produces that have let them go first."""
-        self._answers.go_on()
+        """Answer some of the fetches, then the produces that have let them go first.
+
+        What fetches are answered leaves before the produces are; these are put off only once.
+        """
+        if self._answers.is_busy:
+            self._answers.go_on()
+            if self._committed and not self._has_put_off:
+                self._has_put_off = True
+                self._budget.pause()
+                if not self._budget.has_room:
+                    return
+        self._has_put_off = False
         committed, self._committed = self._committed, {}
         for key in committed:
             self._produces.check(key)
@@ -214,10 +227,7 @@ class ReplicaManager:
             self.check(key)
         elif changed.high_watermark_raised:
             self._answers.check(key, partial(DelayedFetch.committed, key=key))
-            if self._answers.is_busy:  # Kafka completes fetches before produces, too
-                self._committed[key] = None
-            else:
-                self._produces.check(key)
+            self._check_produces(key)
             self._deletions.check(key)
             self._on_checked(key)
 
@@ -226,17 +236,32 @@ class ReplicaManager:
         self.took(key, changed)
         self._answers.check(key, partial(DelayedFetch.appended, key=key))
 
+    def _check_produces(self, key: TopicIdPartition) -> None:
+        """Try the produces that wait for a partition, behind fetches that are to be answered.
+
+        Kafka completes them in this order, too (DelayedOperations.checkAndCompleteAll).
+        """
+        if not self._produces.is_watched(key):
+            return
+        if self._answers.is_busy:
+            self._committed[key] = None
+        else:
+            self._produces.check(key)
+
     def check(self, key: TopicIdPartition) -> None:
         """Try all requests that wait for a partition: it has another role, epoch or end."""
-        self._produces.check(key)
         self._answers.check(key)
+        self._check_produces(key)
         self._deletions.check(key)
         self._on_checked(key)
 
     def check_all(self, keys: Sequence[TopicIdPartition]) -> None:
         """As `check`, of the partitions of one image: each request is tried once."""
-        self._produces.check_all(keys)
         self._answers.check_all(keys)
+        if self._answers.is_busy:
+            self._committed.update(dict.fromkeys(keys))
+        else:
+            self._produces.check_all(keys)
         self._deletions.check_all(keys)
         for key in keys:
             self._on_checked(key)

@@ -367,22 +367,23 @@ def _divided(
 
     Last those at the end of what the request may read, of either: there is nothing to look for.
     """
-    if params.replica_id is None:
-        held, is_committed = {}, params.isolation is FetchIsolation.HIGH_WATERMARK
-        at_end = {
-            read.wanted.key: read
-            for read in reads
-            if is_committed and read.start is not None
-            if read.start.offset == read.row.high_watermark
-        }
-    else:
-        held = at_end = {read.wanted.key: read for read in reads if read.is_at_end}
+    at_end = {read.wanted.key: read for read in reads if _is_at_end(params.isolation, read)}
+    held = {} if params.replica_id is None else at_end
     statuses = {
         read.wanted.key: FetchStatus(read.start, read.wanted.request)
         for read in reads
         if read.wanted.key not in held
     }
     return statuses, held, at_end
+
+
+def _is_at_end(isolation: FetchIsolation, read: PartitionRead) -> bool:
+    """True if nothing more may be read, as the read itself has seen."""
+    if isolation is FetchIsolation.LOG_END or read.start is None:
+        return read.is_at_end
+    row = read.row
+    is_committed = isolation is FetchIsolation.TXN_COMMITTED
+    return read.start.offset == (row.last_stable_offset if is_committed else row.high_watermark)
 
 
 def _pieces(wanted: Sequence[WantedPartition]) -> Iterable[Sequence[WantedPartition]]:

@@ -134,6 +134,10 @@ class Purgatory(Generic[Key, Operation]):
         heappush(self._deadlines, (deadline_ms, watched.number, watched))
         return False
 
+    def is_watched(self, key: Key) -> bool:
+        """True if an operation waits for a key."""
+        return key in self._by_key
+
     def check(self, key: Key, attempt: Attempt[Operation] | None = None) -> list[Operation]:
         """Try the operations of a key, in the order in which they came; return the completed.
 

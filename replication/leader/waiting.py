@@ -118,6 +118,10 @@ class Waiting(Generic[Operation]):
             self._due.remove(watched.operation)
         self._purgatory.cancel(watched)
 
+    def is_watched(self, key: TopicIdPartition) -> bool:
+        """True if a request waits for a partition."""
+        return self._purgatory.is_watched(key)
+
     def check(self, key: TopicIdPartition, attempt: Attempt[Operation] | None = None) -> None:
         """Try those that wait for a partition, by `attempt` or as for any event."""
         for operation in self._purgatory.check(key, attempt):

@@ -4,7 +4,7 @@ apache/kafka: storage/.../log/{TransactionIndex,LogSegment,LocalLog}.java
 (`collectAbortedTransactions`)
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from storage.errors import OutOfSpaceError
@@ -51,7 +51,8 @@ class AbortedTransactions:
 
     def _write(self, segments: Sequence[Segment], entry: AbortedTransaction) -> None:
         assert entry.first_offset <= entry.last_offset, f"{entry=}"
-        base_offset = segments[floor_index(segments, entry.last_offset)].base_offset
+        segment = segments[floor_index(segments, entry.last_offset)]
+        base_offset, segment.lacks_aborted = segment.base_offset, False
         if base_offset > entry.last_offset:  # its segment was deleted meanwhile
             return
         known = self._read(base_offset)
@@ -89,8 +90,8 @@ class AbortedTransactions:
     ) -> list[AbortedTransaction]:
         """Aborted transactions that concern `offset` to `upper_offset`, exclusive."""
         assert 0 <= offset <= upper_offset, f"{offset=} {upper_offset=}"
-        bases = [each.base_offset for each in segments[floor_index(segments, offset) :]]
-        found, is_whole = aborted_in(self._vfs, self.directory, bases, offset, upper_offset)
+        entries = self._entries(segments[floor_index(segments, offset) :])
+        found, is_whole = _concerning(entries, offset, upper_offset)
         if is_whole:
             return found
         return found + [
@@ -98,6 +99,14 @@ class AbortedTransactions:
             for entry in self._unwritten
             if entry.last_offset >= offset and entry.first_offset < upper_offset
         ]
+
+    def _entries(self, segments: Iterable[Segment]) -> Iterator[list[AbortedTransaction]]:
+        """Those of each segment; a file without any is looked for once."""
+        for segment in segments:
+            if not segment.lacks_aborted:
+                entries = self._read(segment.base_offset)
+                segment.lacks_aborted = not entries
+                yield entries
 
     def _read(self, base_offset: int) -> list[AbortedTransaction]:
         return _read(self._vfs, self._path(base_offset))
@@ -118,10 +127,17 @@ def aborted_in(
         offset: first one of interest.
         upper_offset: exclusive.
     """
+    assert 0 <= offset <= upper_offset, f"{offset=} {upper_offset=}"
+    paths = (join(directory, segment_name(each, TRANSACTION_INDEX_SUFFIX)) for each in bases)
+    return _concerning((_read(vfs, path) for path in paths), offset, upper_offset)
+
+
+def _concerning(
+    entries: Iterable[list[AbortedTransaction]], offset: int, upper_offset: int
+) -> tuple[list[AbortedTransaction], bool]:
     found: list[AbortedTransaction] = []
-    for base_offset in bases:
-        path = join(directory, segment_name(base_offset, TRANSACTION_INDEX_SUFFIX))
-        for entry in _read(vfs, path):
+    for of_segment in entries:
+        for entry in of_segment:
             if entry.last_offset >= offset and entry.first_offset < upper_offset:
                 found.append(entry)
             if entry.last_stable_offset >= upper_offset:

@@ -95,6 +95,8 @@ class Segment:
         """Wall clock of the last append; None before one, where the file tells."""
         self._jitter_ms = jitter_ms
         self._recent: dict[int, int] = {}
+        self.lacks_aborted = False
+        """True if its `.txnindex` is known to have no entry; `AbortedTransactions` keeps it."""
         self.base_offset = base_offset
         self._suffix = suffix
         self.path = join(directory, segment_name(base_offset) + suffix)

@@ -25,7 +25,6 @@ from tests.replication.managers import (
     codes,
     offsets,
     waiting,
-    want,
 )
 from tests.replication.partitions import (
     CONSUMER,
@@ -100,40 +99,6 @@ def test_all_acks_wait_until_the_followers_have_fetched():
     result = results[T0]
     assert (result.code, result.base_offset) == (NONE, 0)
     assert managed.manager.waiting_counts == (0, 0, 0)
-
-
-def test_a_consumer_that_waits_has_committed_records_before_the_producer_knows():
-    """As Kafka: Partition.scala (`DelayedOperations.checkAndCompleteAll`)."""
-    managed = Managed()
-    managed.create(**PAIR)
-    managed.append(acks=-1)
-    assert managed.fetch((T0, 0), params=waiting()) == []
-    managed.fetch((T0, 0), params=from_follower())
-    _, consumed, results = managed.fetch((T0, 1), params=from_follower())
-    assert offsets(only(consumed)) == [0]
-    assert results[T0].code is NONE
-    assert not managed.manager.is_busy
-
-
-def test_the_producer_of_another_partition_does_not_wait_for_that_consumer_s_turn():
-    managed = Managed()
-    for key in (T0, T1):
-        managed.create(key, **PAIR)
-    managed.append([T0, T1], acks=-1)
-    managed.fetch((T0, 0), params=waiting())
-    ends = [(T0, 1), (T1, 1)]
-    managed.budget.begin()
-    managed.budget.pause()
-    managed.manager.fetch(
-        from_follower(),
-        [want(*end, log_start_offset=0) for end in ends],
-        max_bytes=1,
-        answer=managed.answers.append,
-    )
-    managed.manager.go_on()
-    *_, results = managed.answers
-    assert [result.code for result in results.values()] == [NONE, NONE]
-    assert managed.manager.is_busy, "the consumer's turn is to come"
 
 
 def test_all_acks_of_a_single_replica_are_answered_at_once():
@@ -287,7 +252,7 @@ def test_a_dropped_partition_is_unknown_if_its_topic_is():
     managed.fetch((T0, 0), params=waiting())
     managed.forget(T0)
     managed.manager.drop(T0)
-    produced_, fetched = managed.taken()
+    fetched, produced_ = managed.taken()
     assert produced_[T0].code is UNKNOWN
     assert codes(fetched) == [UNKNOWN]
     assert T0 not in managed.manager.partitions

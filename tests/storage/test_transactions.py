@@ -5,6 +5,7 @@ import struct
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typing_extensions import override
 
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.logs.produced_records import parse_produced
@@ -159,3 +160,37 @@ def compare(log: UnifiedLog, high_watermark: int) -> None:
     assert log.producers.first_undecided_offset == min(model.open.values(), default=None)
     read = [each.header for each in iterate_batches(content(log, 0, STABLE))]
     assert all(header.end_offset <= model.stable for header in read)
+
+
+class CountingVfs(MemoryVfs):
+    """Disk that tells which indexes of aborted transactions were asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    @override
+    def read(self, path: str) -> bytes:
+        if path.endswith(".txnindex"):
+            self.asked.append(path[-12 - len(".txnindex") :])
+        return super().read(path)
+
+
+def test_a_segment_without_aborted_transactions_is_asked_for_them_once() -> None:
+    vfs = CountingVfs()
+    log = opened(vfs, segment_bytes=150)
+    for _ in range(5):
+        log.append_as_leader(produced(NOW), 1, NOW)
+    count = len(log.log.segments)
+    assert count > 1
+    vfs.asked.clear()
+    for _ in range(3):
+        assert log.aborted_transactions(0, log.end_offset) == []
+    assert len(vfs.asked) == count
+    batch = produced(NOW, producer=1, sequence=0, attributes=TRANSACTIONAL)
+    log.append_as_leader(batch, 1, NOW)
+    marker = marker_batch(1, 0, is_commit=False, coordinator_epoch=0, timestamp_ms=NOW)
+    log.append_as_leader(marker, 1, NOW, COORDINATOR)
+    for _ in range(2):
+        (found,) = log.aborted_transactions(0, log.end_offset)
+        assert found.producer_id == 1

@@ -119,7 +119,7 @@ def write_fetch_response(
     assert VERSION_MIN <= version <= VERSION_MAX, f"{version=}"
     if version >= TOPIC_ID_VERSION and len(answers) == 1 and not endpoints:
         (answer,) = answers
-        if answer.aborted_transactions is None and not (answer.diverging_epoch or answer.leader):
+        if not (answer.aborted_transactions or answer.diverging_epoch or answer.leader):
             return [_of_one_row(answer, throttle_time_ms, code, session_id), one_row.RESPONSE_END]
     is_flexible = version >= FLEXIBLE_VERSION
     topics = [list(of_topic) for _, of_topic in groupby(answers, key=attrgetter("topic"))]
@@ -152,7 +152,9 @@ def _of_one_row(
     return one_row.RESPONSE.pack(
         throttle_time_ms, code.value, session_id, one_row.ONE, topic, one_row.ONE,
         answer.partition, answer.code.value, answer.high_watermark, answer.last_stable_offset,
-        answer.log_start_offset, one_row.NULL, answer.preferred_read_replica,
+        answer.log_start_offset,
+        one_row.NULL if answer.aborted_transactions is None else one_row.EMPTY,
+        answer.preferred_read_replica,
     ) + encode_unsigned_varint(answer.records_bytes + 1)  # fmt: skip
 
 

@@ -23,8 +23,10 @@ CONSUMER_REQUEST_END: Final = b"\0\0\1\1\0"
 """As REQUEST_END, without tagged fields: of a consumer, which has no rack."""
 RESPONSE: Final = struct.Struct(">ihis16ssihqqqsi")
 """Throttle time, error, session id; ONE, a topic's id; ONE; partition, error, high watermark, last
-stable offset, log start offset; null for no aborted transactions, preferred replica."""
+stable offset, log start offset; NULL or EMPTY for no aborted transactions, preferred replica."""
 NULL: Final = b"\0"
 """Length of no array and of no records; also the number of no tagged fields."""
+EMPTY: Final = b"\1"
+"""Length of an array of no elements."""
 RESPONSE_END: Final = b"\0\0\0"
 """Behind the records: no tagged fields of the row, the topic and the response."""

@@ -1,12 +1,17 @@
 """Fetches of many partitions that wait: only those to which something happened are read again."""
 
 import msgspec
+import pytest
 
+from replication.leader.fetches import _is_at_end
+from replication.leader.fetching import PartitionRead
+from replication.log_offsets import LogOffsetMetadata
 from replication.partition import Partition
 from storage.logs.unified_log import FetchIsolation
-from tests.replication.managers import NONE, T0, T1, Managed, codes, offsets, waiting
+from tests.replication.managers import NONE, T0, T1, Managed, codes, offsets, waiting, want
 from tests.replication.partitions import CONSUMER, from_follower, registration
 from wire.errors import ErrorCode
+from wire.messages.fetch_response import FetchedPartition
 
 
 class Counted(Partition):
@@ -63,11 +68,30 @@ def test_a_consumer_above_the_high_watermark_is_answered_at_once_as_in_kafka():
     assert first.looks == 1
 
 
-def test_a_consumer_of_committed_transactions_is_looked_at_by_the_last_stable_offset():
+@pytest.mark.parametrize(
+    ("isolation", "offset", "expected"),
+    [
+        (FetchIsolation.HIGH_WATERMARK, 4, True),
+        (FetchIsolation.HIGH_WATERMARK, 3, False),
+        (FetchIsolation.TXN_COMMITTED, 3, True),
+        (FetchIsolation.TXN_COMMITTED, 4, False),
+        (FetchIsolation.LOG_END, 5, True),
+        (FetchIsolation.LOG_END, 4, False),
+    ],
+)
+def test_a_read_is_at_the_end_of_what_its_request_may_read(isolation, offset, expected):
+    row = FetchedPartition(topic="t", partition=0, high_watermark=4, last_stable_offset=3)
+    start = LogOffsetMetadata(offset, (0, 0))
+    read = PartitionRead(wanted=want(T0, offset), row=row, start=start, is_at_end=offset == 5)
+    assert _is_at_end(isolation, read) is expected
+    assert not _is_at_end(isolation, msgspec.structs.replace(read, start=None, is_at_end=False))
+
+
+def test_a_consumer_of_committed_transactions_is_not_looked_at_either():
     managed, first, _ = followed()
     committed = waiting(msgspec.structs.replace(CONSUMER, isolation=FetchIsolation.TXN_COMMITTED))
     assert managed.fetch((T0, 0), params=committed) == []
-    assert first.looks == 1
+    assert first.looks == 0
 
 
 def test_records_that_were_too_few_are_read_again_with_those_of_others():

@@ -3,6 +3,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kio.schema.fetch.v18.response import FetchResponse
+from kio.serial import entity_reader
 from msgspec.structs import replace
 
 from wire.errors import ErrorCode, RemoteProtocolError
@@ -139,6 +141,22 @@ def test_no_mark_of_a_request_is_taken_for_granted(whole: bytes, position: int) 
         ), value
 
 
+def test_a_response_of_a_reader_of_committed_transactions_without_any_is_written_at_once() -> None:
+    before, behind = encode_fetch_response(18, [replace(ANSWER, aborted_transactions=())])
+    none, _ = encode_fetch_response(18, [ANSWER])
+    assert (len(before), behind) == (one_row.RESPONSE.size + 1, one_row.RESPONSE_END)
+    assert [old + new for old, new in zip(none, before, strict=True) if old != new] == [1]
+    row = kio_response(before + behind).responses[0].partitions[0]
+    assert row.aborted_transactions == ()
+    assert kio_response(none + behind).responses[0].partitions[0].aborted_transactions is None
+
+
+def kio_response(frame: bytes):
+    response, size = entity_reader(FetchResponse)(frame, 0)
+    assert size == len(frame)
+    return response
+
+
 @pytest.mark.parametrize("records", [None, b"", b"r", b"r" * 200])
 def test_a_response_for_one_partition_is_read_at_once(records: bytes | None) -> None:
     frame = response(records)
@@ -174,7 +192,6 @@ def test_a_response_that_is_cut_is_refused(size: int) -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"aborted_transactions": ()},
         {"aborted_transactions": ((1, 2),)},
         {"diverging_epoch": (1, 2)},
         {"leader": (1, 2)},
