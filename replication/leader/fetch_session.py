@@ -82,6 +82,7 @@ class FetchSession:
     """A session in the cache."""
 
     __slots__ = (
+        "_looked_at",
         "cached_size",
         "creation_ms",
         "epoch",
@@ -108,8 +109,10 @@ class FetchSession:
         """True for followers."""
         self.uses_topic_ids = uses_topic_ids
         self.partitions = partitions
-        """In the order in which they are to be read."""
-        self.quiet = QuietPartitions(partitions) if is_privileged and uses_topic_ids else None
+        self._looked_at = dict(partitions)
+        """Those that requests do not pass by, in the order in which they are to be read."""
+        may_pass = is_privileged and uses_topic_ids
+        self.quiet = QuietPartitions(partitions, self._looked_at) if may_pass else None
         self.creation_ms = now_ms
         self.last_used_ms = now_ms
         self.epoch = next_epoch(INITIAL_EPOCH)
@@ -125,13 +128,15 @@ class FetchSession:
             cached = self.partitions.get(key)
             if cached is None:
                 name = _name(key, topic_name)
-                self.partitions[key] = SessionPartition(key, name, partition)
+                self.partitions[key] = new = SessionPartition(key, name, partition)
+                self._looked_at[key] = new
             else:
                 cached.ask(partition)
                 self._release(key)
         for key in request.forgotten:
-            self.partitions.pop(key, None)
             self._release(key)
+            self.partitions.pop(key, None)
+            self._looked_at.pop(key, None)
 
     def begin(self, basis: Basis | None, now_ms: int) -> QuietPartitions | None:
         """Take another request; the partitions that it passes by. As `IncrementalFetch.begin`."""
@@ -142,10 +147,7 @@ class FetchSession:
 
     def looked_at(self) -> list[SessionPartition]:
         """The partitions that a request does not pass by, in order."""
-        held = {} if self.quiet is None else self.quiet.held
-        if not held:
-            return list(self.partitions.values())
-        return [each for key, each in self.partitions.items() if key not in held]
+        return list(self._looked_at.values())
 
     def _release(self, key: PartitionKey) -> None:
         if self.quiet is not None:
@@ -156,7 +158,7 @@ class FetchSession:
         key = (row.topic, row.partition)
         self.partitions[key].note(row)
         if row.records_bytes > 0:
-            self.partitions[key] = self.partitions.pop(key)
+            self._looked_at[key] = self._looked_at.pop(key)
 
     def eviction_key(self) -> _EvictionKey:
         """Value of this session as one to evict."""

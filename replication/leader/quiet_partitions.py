@@ -54,9 +54,11 @@ class QuietPartitions:
 
     Args:
         partitions: of the session.
+        looked_at: those that requests look at, in order; a partition that is released is the last.
     """
 
     __slots__ = (
+        "_looked_at",
         "_looked_ms",
         "_partitions",
         "basis",
@@ -67,8 +69,13 @@ class QuietPartitions:
         "request_count",
     )
 
-    def __init__(self, partitions: "Mapping[tuple[str | bytes, int], SessionPartition]") -> None:
+    def __init__(
+        self,
+        partitions: Mapping[tuple[str | bytes, int], SessionPartition],
+        looked_at: dict[tuple[str | bytes, int], SessionPartition],
+    ) -> None:
         self._partitions = partitions
+        self._looked_at = looked_at
         self.basis: Basis | None = None
         self.held: dict[TopicIdPartition, Held] = {}
         self.parked: ParkedFetch | None = None
@@ -96,7 +103,9 @@ class QuietPartitions:
         known = self._partitions.get((row.topic, row.partition))
         if known is None or known.is_changed(row):
             return False
-        self.held[read.wanted.key] = Held(read, self.request_count)
+        key = read.wanted.key
+        self.held[key] = Held(read, self.request_count)
+        self._looked_at.pop(key, None)
         return True
 
     def release(self, key: TopicIdPartition) -> Held | None:
@@ -104,4 +113,5 @@ class QuietPartitions:
         held = self.held.pop(key, None)
         if held is not None:
             self.passed.append((key[0], self.request_count - held.since))
+            self._looked_at[key] = self._partitions[key]
         return held

@@ -320,3 +320,34 @@ def test_a_partition_whose_row_is_to_be_sent_or_that_was_forgotten_is_not_held()
     assert not quiet.hold(replace(held.read, row=replace(held.read.row, high_watermark=5)))
     assert follower.held == [0, 2]
     assert quiet.hold(held.read)
+
+
+def looked_at(follower):
+    return [each.key[1] for each in follower.session.looked_at()]
+
+
+def test_a_partition_that_is_looked_at_again_is_the_last():
+    follower = Follower()
+    assert looked_at(follower) == []
+    follower.append(2)
+    follower.append(0)
+    assert looked_at(follower) == [2, 0]
+    assert rows_of(follower.send({}, 0)) == {2: 0, 0: 0}
+    assert looked_at(follower) == [2, 0]
+    follower.append(1)
+    assert rows_of(follower.send({"t": [follower.row(2, 1)]}, 0)) == {0: 0, 1: 0}
+    assert looked_at(follower) == [2, 0, 1], "those with records are behind the others"
+
+
+def test_a_partition_that_comes_later_is_looked_at_and_one_that_goes_is_not():
+    follower = Follower()
+    follower.records.topic(number=3, **PAIR)
+    follower.send({"t": [follower.row(3, 0)]}, 0)
+    assert looked_at(follower) == [3]
+    session = {"session_id": follower.session_id, "session_epoch": follower.epoch}
+    follower.records.ask(
+        {}, {"t": [1, 3]}, version=VERSION, max_wait_ms=0, **session, **follower.who
+    )
+    assert looked_at(follower) == []
+    assert follower.held == [0, 2]
+    assert len(follower.session.partitions) == 2
