@@ -165,7 +165,7 @@ class DelayedFetch(Generic[Request]):
         """Partitions that came behind those of the request."""
         self.is_complete = False
         """True from the try that found it so; its deadline may have come before."""
-        self._just_read: Mapping[TopicIdPartition, PartitionRead] = self.held
+        self._just_read: Mapping[TopicIdPartition, PartitionRead] = {}
         """Those of them that were read in this step; the next try does not look at them."""
         self.readable_bytes = 0
         """Bytes that could be read when each partition was looked at last."""

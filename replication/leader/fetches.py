@@ -188,6 +188,7 @@ class Fetches:
         watched = self.waiting.open(fetch)
         if quiet is not None:
             quiet.parked = watched
+            self._catch_up(watched, quiet.missed)
         for some in _pieces(wanted):
             new = self._read(
                 params,
@@ -195,7 +196,7 @@ class Fetches:
                 max(0, max_bytes - records_bytes),
                 updates_replicas=True,
                 at_least_one=records_bytes == 0,
-                quiet=quiet,
+                quiet=quiet if quiet is None or quiet.parked is watched else None,
             )
             reads += new
             rows = [read.row for read in new]
@@ -251,18 +252,29 @@ class Fetches:
             partition = self._partition_of(key)
             if not isinstance(partition, ErrorCode) and isinstance(partition.role, Leadership):
                 note_fetch(partition.role, replica_id, quiet.last_fetch_ms)
-            fetch = None if quiet.parked is None else self.waiting.extend(quiet.parked, key)
+            if quiet.parked is None:
+                quiet.missed.append(held.read)
+                continue
+            fetch = self.waiting.extend(quiet.parked, key)
             if fetch is not None:
                 fetch.hold(held.read)
 
-    def _hold(
-        self,
-        replica_id: NodeId,
-        quiet: QuietPartitions,
-        repeated: Reads,
-    ) -> None:
+    def _catch_up(self, watched: ParkedFetch, missed: Reads) -> None:
+        """Let a request take what happened since it began to partitions that it passes by."""
+        for read in missed:
+            key = read.wanted.key
+            fetch = self.waiting.extend(watched, key)
+            if fetch is not None:
+                fetch.hold(read)
+                self.waiting.watch(watched, (key,))
+
+    def _hold(self, params: FetchParams, quiet: QuietPartitions, repeated: Reads) -> None:
         """Let requests pass by partitions whose reads are repeated, until something happens."""
+        replica_id, basis = params.replica_id, quiet.basis
+        assert replica_id is not None, "a consumer's read is not repeated"
         for read in repeated:
+            if basis is None or basis.replica_id != replica_id:
+                break  # a request of somebody else has begun in the session since
             if quiet.hold(read):
                 key = read.wanted.key
                 holders = self._holders.setdefault(key, {})
@@ -334,7 +346,7 @@ class Fetches:
             repeated=repeated,
         )
         if quiet is not None and params.replica_id is not None:
-            self._hold(params.replica_id, quiet, repeated)
+            self._hold(params, quiet, repeated)
         for read in reads:
             if read.failure is not None:
                 self._on_failure(read.wanted.key, read.failure)

@@ -64,6 +64,7 @@ class QuietPartitions:
         "basis",
         "held",
         "last_fetch_ms",
+        "missed",
         "parked",
         "passed",
         "request_count",
@@ -79,7 +80,10 @@ class QuietPartitions:
         self.basis: Basis | None = None
         self.held: dict[TopicIdPartition, Held] = {}
         self.parked: ParkedFetch | None = None
-        """The last request that waits, or has waited."""
+        """The last request, from the time on that events reach it; None before, and for one that
+        was answered at once."""
+        self.missed: list[PartitionRead] = []
+        """Reads of held partitions to which something happened while that is None."""
         self.request_count = 0
         self.last_fetch_ms = 0
         """Instant of the last request."""
@@ -93,6 +97,8 @@ class QuietPartitions:
             for key in tuple(self.held):
                 self.release(key)
             self.basis, self._looked_ms = basis, now_ms
+        self.parked = None
+        self.missed.clear()
         self.request_count += 1
         self.last_fetch_ms = now_ms
 

@@ -8,12 +8,14 @@ from quorum_controller.security.authorization import AccessRules
 from replication.leader import fetches
 from replication.leader.quiet_partitions import LOOK_MS
 from replication.partition import Partition
-from tests.broker.apis.records import FETCH, Records, answer_of, fetched_rows, key_of
+from tests.broker.apis.records import FETCH, Records, answer_of, fetched_rows, key_of, row_of
 from tests.replication.partitions import WALL_MS
 from tests.storage.test_unified_log import produced
+from tests.wire.messages.test_fetch_request import request_bytes
 from wire.batches.batch import iterate_batches
 from wire.errors import ErrorCode
 from wire.messages import fetch_request
+from wire.steps import finished
 
 VERSION = 15
 PAIR = {"isr": (1, 2), "replicas": (1, 2)}
@@ -351,3 +353,67 @@ def test_a_partition_that_comes_later_is_looked_at_and_one_that_goes_is_not():
     assert looked_at(follower) == []
     assert follower.held == [0, 2]
     assert len(follower.session.partitions) == 2
+
+
+def in_pieces(follower, rows, **who):
+    """A request whose pieces are done one by one: its answers, and the pieces."""
+    session = {"session_id": follower.session_id, "session_epoch": follower.epoch}
+    values = {"max_bytes": 1 << 20, "min_bytes": 1, "max_wait_ms": 500}
+    rows = {name: [row_of(**row) for row in of_topic] for name, of_topic in rows.items()}
+    body = request_bytes(VERSION, rows, None, **(values | session | follower.who | who))
+    call, asked = follower.records.made_call(FETCH, VERSION, body)
+    runs = []
+    call.run = runs.append
+    follower.records.reader.serve(call)
+    call.run = finished
+    follower.epoch += 1
+    return asked, runs[0] if runs else iter(())
+
+
+@pytest.mark.parametrize("done", range(6))
+def test_what_happens_between_the_pieces_of_a_request_is_not_missed(done):
+    follower = Follower()
+    asked, pieces = in_pieces(follower, {"t": [follower.row(0, 0)]})
+    for _ in range(done):
+        next(pieces, None)
+    follower.append(1)
+    for _ in pieces:
+        pass
+    follower.records.go_on()
+    assert rows_of(asked) == {1: 0}
+
+
+@pytest.mark.parametrize(("replica_id", "replica_epoch"), [(-1, -1), (3, 13)])
+@pytest.mark.parametrize("done", range(8))
+def test_what_is_held_is_held_for_who_asked_last(done, replica_id, replica_epoch):
+    follower = Follower(isr=(1, 2, 3), replicas=(1, 2, 3))
+    follower.records.broker(3)
+    _, pieces = in_pieces(follower, {})
+    for _ in range(done):
+        next(pieces, None)
+    follower.send({}, 0, replica_id=replica_id, replica_epoch=replica_epoch)
+    for _ in pieces:
+        pass
+    quiet = follower.session.quiet
+    assert not quiet.held or quiet.basis.replica_id == 2
+
+
+@pytest.mark.parametrize("before", [10, 11, 12])
+@pytest.mark.parametrize("after", range(10, 14))
+def test_no_partition_is_answered_twice_to_requests_that_overlap(before, after):
+    follower = Follower()
+    _, older = in_pieces(follower, {"t": [follower.row(n, 0) for n in range(3)]})
+    for _ in range(before):
+        next(older, None)
+    asked, newer = in_pieces(follower, {"t": [follower.row(n, 0) for n in range(3)]})
+    for _ in range(after):
+        next(newer, None)
+    for _ in older:
+        pass
+    follower.records.manager.check(QUIET)
+    for _ in newer:
+        pass
+    follower.append(1)
+    answers = answer_of(asked, FETCH, VERSION).responses
+    numbers = [row.partition_index for topic in answers for row in topic.partitions]
+    assert len(numbers) == len(set(numbers))
