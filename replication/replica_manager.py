@@ -296,6 +296,7 @@ class ReplicaManager:
                 statuses[key] = AwaitedOffset(_NO_OFFSET, deletion)
             else:
                 statuses[key] = AwaitedOffset(deletion.requested_offset)
+                self._answers.check(key)  # followers learn the log start, and confirm it
         delayed = DelayedDeleteRecords(answer, statuses, self._leader)
         return self._deletions.add(delayed, statuses, timeout_ms)
 

@@ -7,7 +7,7 @@ parked Fetch does, calls `release`; the parked one then takes it as if it had be
 
 What a held partition depends on beside such events is the basis of the session: it is looked at by
 each request, and by another one all are read again. So they are after `LOOK_MS`, for what no event
-tells: a log start that retention raised, a segment that was closed without a record.
+tells: a segment that was closed without a record.
 
 apache/kafka: core/.../server/FetchSession.scala (a response has no row of an unchanged partition),
 ReplicaManager.scala (`fetchMessages` reads all of them)

@@ -417,3 +417,17 @@ def test_no_partition_is_answered_twice_to_requests_that_overlap(before, after):
     answers = answer_of(asked, FETCH, VERSION).responses
     numbers = [row.partition_index for topic in answers for row in topic.partitions]
     assert len(numbers) == len(set(numbers))
+
+
+def test_deleted_records_are_told_by_the_request_that_waits():
+    follower = Follower()
+    follower.append(1)
+    follower.send({"t": [follower.row(1, 1)]}, 0)
+    for _ in range(3):
+        follower.send({}, 0)
+    assert sorted(follower.held) == [0, 1, 2]
+    asked = follower.send({}, 500)
+    follower.records.manager.delete_records({QUIET: 1}, timeout_ms=9000, answer=lambda _: None)
+    follower.records.advance(500)
+    rows = fetched_rows(asked, VERSION)
+    assert {number: row.log_start_offset for (_, number), row in rows.items()} == {1: 1}
