@@ -154,6 +154,9 @@ class ReplicaManager:
                 self._budget.pause()
                 if not self._budget.has_room:
                     return
+        self._answer_committed()
+
+    def _answer_committed(self) -> None:
         self._has_put_off = False
         committed, self._committed = self._committed, {}
         for key in committed:
@@ -340,6 +343,8 @@ class ReplicaManager:
     def tick(self) -> None:
         """Answer the requests whose deadline has come; shrink ISRs if it is time."""
         now_ms = self._clock.now_ms
+        if self._committed and (self._produces.next_deadline_ms() or now_ms) <= now_ms:
+            self._answer_committed()  # what is committed does not time out
         for produce in self._produces.expire():
             self._counters.expired_produces += len(produce.pending)
         for fetch in self._fetches.expire():

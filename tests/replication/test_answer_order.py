@@ -78,3 +78,18 @@ def test_one_image_s_partitions_answer_fetches_first_too():
     assert codes(fetched) == [NOT_LEADER]
     assert results[T0].code is NOT_LEADER
     assert not managed.manager.is_busy
+
+
+def test_committed_records_do_not_time_out_while_their_producer_lets_consumers_go_first():
+    managed = Managed()
+    managed.create(**PAIR)
+    managed.append(acks=-1, timeout_ms=50)
+    managed.fetch((T0, 0), params=waiting())
+    managed.fetch((T0, 0), params=from_follower())
+    managed.clock.set(Now(managed.clock.now_ms + 50, WALL_MS))
+    end = [want(T0, 1, log_start_offset=0)]
+    managed.manager.fetch(from_follower(), end, max_bytes=1, answer=managed.answers.append)
+    managed.manager.tick()
+    (results,) = [each for each in managed.taken() if isinstance(each, dict)]
+    assert results[T0].code is NONE
+    assert managed.counters.expired_produces == 0
