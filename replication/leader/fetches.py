@@ -282,7 +282,7 @@ class Fetches:
                 if before is not quiet:
                     before.release(key)
                 holders[replica_id] = quiet
-        for topic_id, count in quiet.passed:
+        for topic_id, count in quiet.passed.items():
             self._counters.passed_by(topic_id, count)
         quiet.passed.clear()
 

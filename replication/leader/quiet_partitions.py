@@ -87,8 +87,8 @@ class QuietPartitions:
         self.request_count = 0
         self.last_fetch_ms = 0
         """Instant of the last request."""
-        self.passed: list[tuple[TopicId, int]] = []
-        """Topics of partitions that were held, with the number of requests that passed each by."""
+        self.passed: dict[TopicId, int] = {}
+        """By topic of partitions that were held: requests that passed each by, in sum."""
         self._looked_ms = 0
 
     def begin(self, basis: Basis | None, now_ms: int) -> None:
@@ -118,6 +118,7 @@ class QuietPartitions:
         """Let requests look at a partition again; None if they do."""
         held = self.held.pop(key, None)
         if held is not None:
-            self.passed.append((key[0], self.request_count - held.since))
+            passed = self.passed
+            passed[key[0]] = passed.get(key[0], 0) + self.request_count - held.since
             self._looked_at[key] = self._partitions[key]
         return held

@@ -1,7 +1,8 @@
 """The order in which what happens to a partition answers those who wait for it."""
 
+from network.clock import Now
 from tests.replication.managers import NONE, T0, Managed, codes, offsets, waiting, want
-from tests.replication.partitions import from_follower, registration
+from tests.replication.partitions import WALL_MS, from_follower, registration
 from wire.errors import ErrorCode
 
 NOT_LEADER = ErrorCode.not_leader_or_follower
