@@ -206,7 +206,8 @@ class Both:
         assert self.cache.eviction_count == model.evictions
         assert self.cache.partition_count == sum(one.size for one in model.sessions.values())
         for number, one in model.sessions.items():
-            assert list(self.cache.get(number).partitions) == one.order
+            looked_at = self.cache.get(number).looked_at()
+            assert [each.key for each in looked_at] == one.order
 
     def incremental(self, fetch, session, order, rows):
         session.order += [key for key in fetch.named if key not in session.order]
