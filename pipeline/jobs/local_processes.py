@@ -3,12 +3,14 @@
 import multiprocessing
 import os
 import signal
+import threading
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Final, Self, TypeVar
 
 import pyarrow as pa
 
+from pipeline.core.errors import BadInputError
 from pipeline.core.stage import Stage
 from pipeline.jobs.job import Progress
 from pipeline.spark_session import TASK_ATTEMPTS
@@ -41,15 +43,19 @@ class LocalProcesses:
         """Run a stage; the first error of an item ends it.
 
         Raises:
-            BrokenProcessPool: processes were killed in each of four attempts.
+            BadInputError: processes were killed in each of four attempts.
         """
         found: dict[int, Found] = {}
-        for attempt in range(TASK_ATTEMPTS):
+        for attempt in range(1, TASK_ATTEMPTS + 1):
             try:
                 self._attempt(stage, found, shown)
-            except BrokenProcessPool:
-                if attempt == TASK_ATTEMPTS - 1:
-                    raise
+                break
+            except BrokenProcessPool as error:
+                if attempt == TASK_ATTEMPTS:
+                    raise BadInputError(
+                        f"processes of the job were killed in each of {attempt} attempts: is there"
+                        " memory for as many as there are cores?"
+                    ) from error
         return [found[index] for index in range(len(stage.items))]
 
     def _attempt(self, stage: Stage[Item, Found], found: dict[int, Found], shown: Progress) -> None:
@@ -75,6 +81,15 @@ class LocalProcesses:
 
 
 def _prepare() -> None:
-    """Leave Ctrl-C to the first process, which ends the others; one core each."""
+    """Leave Ctrl-C to the first process, which ends the others; end with it; one core each."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_first, daemon=True).start()
     pa.set_cpu_count(1)
+
+
+def _end_with_first() -> None:
+    """End this process with the first one, also if that is killed: nobody asks it for more."""
+    first = multiprocessing.parent_process()
+    assert first is not None, "a process of a pool"
+    first.join()
+    os._exit(1)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 
@@ -25,4 +26,11 @@ def killed_always(_number: int) -> int:
 def refused(number: int) -> int:
     if number == 1:
         raise ValueError(f"item {number} in {os.getpid()}")
+    return number
+
+
+def asleep(marker: str, number: int) -> int:
+    """It writes its process id, and sleeps for longer than a test."""
+    Path(marker).write_text(str(os.getpid()))
+    time.sleep(60)
     return number

@@ -2,8 +2,10 @@
 
 import json
 import multiprocessing
+import subprocess
 import sys
-from concurrent.futures.process import BrokenProcessPool
+import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from tests.pipeline import stage_work
 from tests.pipeline.job_inputs import ENGINE_JOBS, many_tasks, run_job, write_input, written
 
 LIMIT = SPARK_BYTES_MIN
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -160,11 +163,45 @@ def test_an_item_whose_process_was_killed_runs_again(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_an_item_that_kills_each_process_ends_the_stage() -> None:
-    with pytest.raises(BrokenProcessPool):
+    with pytest.raises(BadInputError, match="killed in each of 4 attempts"):
         LocalProcesses(1).run(stage(stage_work.killed_always, 1), Progress(1))
     with pytest.raises(ValueError, match="item 1"):
         LocalProcesses(2).run(stage(stage_work.refused, 1, 1, 1), Progress(3))
     assert multiprocessing.active_children() == []
+
+
+@pytest.mark.long
+def test_processes_end_with_the_first_one_when_it_is_killed(tmp_path: Path) -> None:
+    code = (
+        "import sys; from functools import partial; from pipeline.core.stage import Stage\n"
+        "from pipeline.jobs.job import Progress\n"
+        "from pipeline.jobs.local_processes import LocalProcesses\n"
+        "from tests.pipeline.stage_work import asleep\n"
+        "LocalProcesses(1).run(Stage(partial(asleep, sys.argv[1]), (1,), (1,)), Progress(1))\n"
+    )
+    marker = tmp_path / "pid"
+    first = subprocess.Popen([sys.executable, "-c", code, str(marker)], cwd=ROOT)  # noqa: S603
+    wait_for(lambda: marker.exists() and marker.read_text() != "")
+    first.kill()
+    first.wait()
+    pid = int(marker.read_text())
+    wait_for(lambda: not is_alive(pid))
+
+
+def is_alive(pid: int) -> bool:
+    """False for a zombie too, which a container's first process may leave."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 @pytest.mark.long
