@@ -147,17 +147,23 @@ def group_lag(rows: Sequence[Row], folder: Path) -> Picture:
     points = _summed(named, ("group_id", "ts"), {"lag_min": sum, "lag_max": sum})
     points.sort(key=lambda row: row["ts"])
     figure, axes = plt.subplots(figsize=(_WIDTH, 3.8))
-    for index, name in enumerate(dict.fromkeys([*shown, *(row["group_id"] for row in points)])):
+    lines, names = [], list(dict.fromkeys([*shown, *(row["group_id"] for row in points)]))
+    for index, name in enumerate(names):
         mine = [row for row in points if row["group_id"] == name]
         times, colour = [row["ts"] for row in mine], _COLOURS[index % len(_COLOURS)]
         lows, highs = ([row[key] for row in mine] for key in ("lag_min", "lag_max"))
         axes.fill_between(times, lows, highs, step="post", color=colour, alpha=0.2, linewidth=0)
-        axes.step(times, highs, where="post", color=colour, linewidth=1.3, label=name)
+        lines += axes.step(times, highs, where="post", color=colour, linewidth=1.3)
     axes.set_ylabel("records not yet committed")
     axes.set_ylim(bottom=0)
     if points:
         _time_axis(axes)
-        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
+        # given as lists: a label with an underscore in front would be left out
+        legend = axes.legend(
+            lines, names, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8
+        )
+        for text in legend.get_texts():
+            text.set_parse_math(False)  # a name with two dollars is no formula
     return _saved(
         figure, folder, ("lag", "Lag of groups",
         ("How many records of all its partitions a group had not committed. The line is the most it"

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline import pictures
 from pipeline.core.groups import tables
 from pipeline.jobs.groups.page import ROWS_MAX, write_page
 from pipeline.jobs.job import JobResult
@@ -164,3 +165,17 @@ def test_eight_groups_are_all_shown(tmp_path: Path) -> None:
     write(tmp_path, lag=[sample(f"g{n}", 0, 1) for n in range(8)])
     lines = (tmp_path / "page" / "lag.csv").read_text().splitlines()
     assert {line.partition(",")[0] for line in lines[1:]} == {f"g{n}" for n in range(8)}
+
+
+def test_the_picture_names_groups_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Matplotlib leaves out a label with an underscore in front, and reads formulas in dollars."""
+    figures: list[Any] = []
+    monkeypatch.setattr(pictures.plt, "close", figures.append)
+    names = ["_confluent", r"$\no-formula$"]
+    write(tmp_path, lag=[sample(name, 0, 1) for name in names])
+    monkeypatch.undo()
+    legend = figures[0].axes[0].get_legend()
+    pictures.plt.close(figures[0])
+    assert {text.get_text() for text in legend.get_texts()} == set(names)
