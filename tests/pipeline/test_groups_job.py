@@ -19,9 +19,12 @@ from tests.pipeline.groups_by_hand import (
     PRODUCER,
     batch_of,
     commit,
+    commit_key,
+    commit_value,
     generation,
     marker,
     member,
+    record,
     transaction,
 )
 from tests.pipeline.segments import TIME_MS, batch, write_high_watermark, write_partition
@@ -51,6 +54,26 @@ def write_cluster(root: Path) -> Path:
 
 def rows(out: Path, name: str) -> list[dict[str, Any]]:
     return list(pq.read_table(out / name).to_pylist())
+
+
+def test_a_topic_with_the_longest_name(tmp_path: Path) -> None:
+    topics = ["t" * 248 + end for end in "ab"]
+    for number, topic in enumerate(topics, 1):
+        id_ = "A" * 21 + "AQgw"[number]
+        write_partition(
+            tmp_path / "n1", [batch(0, [b"v"] * 10, time_ms=TIME_MS)], name=f"{topic}-0",
+            topic_id=id_,
+        )  # fmt: skip
+    records = [
+        record(number, commit_key(topic=topic), commit_value(4, TIME_MS + number))
+        for number, topic in enumerate(topics)
+    ]
+    write_partition(tmp_path / "n1", [batch_of([one]) for one in records], name=OFFSETS)
+    out = tmp_path / "out"
+    flags = ["--input", str(tmp_path / "n1"), "--output", str(out), "--now", NOW]
+    assert main(["groups", *flags]) == 0
+    assert {row["topic"] for row in rows(out, "lag")} == set(topics)
+    assert len(list((out / "lag").iterdir())) == 2
 
 
 def test_tables_of_a_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

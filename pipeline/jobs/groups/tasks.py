@@ -6,8 +6,9 @@ return is small but for the timelines of the commits, which the lag is made of.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
+import crc32c
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,6 +39,7 @@ class Task(Protocol):
         ...
 
 
+_NAME_CHARACTERS_MAX: Final = 128
 T = TypeVar("T", bound=Task)
 R = TypeVar("R")
 
@@ -129,8 +131,15 @@ def measure(task: MeasureTask, folder: str) -> Measured:
             name, number, partition.topic_id, task.timelines, log.stamps,
             samples_ms=task.samples_ms, delivery_ms=task.delivery_ms,
         )  # fmt: skip
-        count = write_table(Path(folder, "lag", f"part-{name}-{number}.parquet"), lag)
+        count = write_table(Path(folder, "lag", lag_file(name, number)), lag)
     return Measured(opened=OpenInLog(name, number, log.opened), rows=count, damage=list(log.damage))
+
+
+def lag_file(topic: str, partition: int) -> str:
+    """Name of the file of a partition: a topic's may be as long as a file's, and is cut then."""
+    if len(topic) > _NAME_CHARACTERS_MAX:
+        topic = f"{topic[:_NAME_CHARACTERS_MAX]}-{crc32c.crc32c(topic.encode()):08x}"
+    return f"part-{topic}-{partition}.parquet"
 
 
 def _write_all(folder: str, tables: dict[str, pa.Table], partition: int) -> dict[str, int]:
