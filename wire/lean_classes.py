@@ -6,8 +6,8 @@ import; most of them are never called. Here the modules of `kio.schema` get a de
 the same class without compiling anything: `__init__` is made at its first use, where assignments go
 straight to the slots, and the others are shared functions over the slots' values.
 
-`install` is called once, by `wire`; a class whose decorator says anything else is left to the
-standard library. (docs/decisions/0027-lean-classes.md)
+`install` is called once, by `wire`; a class whose decorator says anything else, or with fields or
+methods of another kind, is left to the standard library. (docs/decisions/0027-lean-classes.md)
 """
 
 import builtins
@@ -23,6 +23,12 @@ from typing_extensions import override
 _PREFIX: Final = "kio.schema."
 _OPTIONS: Final = {"frozen": True, "slots": True, "kw_only": True}
 """Of every class of the schemas."""
+_PLAIN_FIELD: Final = (True, True, True, None)
+"""Init, repr, compare, hash."""
+_NOT_REPEATED: Final = frozenset(
+    {"__post_init__", "__repr__", "__eq__", "__hash__", "__getstate__", "__setstate__"}
+)
+"""What a class may have of its own, which the standard library minds."""
 _REST: Final = ("__dict__", "__weakref__")
 """Members of the class without slots that the one with slots has not."""
 
@@ -35,12 +41,11 @@ def dataclass(**options: Any) -> Callable[[type], type]:
 
 
 def _lean(cls: type) -> type:
+    if not _is_plain(cls):
+        return dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(cls)
     cls.__doc__ = cls.__doc__ or cls.__name__  # else a signature is computed for it
     plain: type = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
-    fields = dataclasses.fields(plain)
-    if any(field.default_factory is not dataclasses.MISSING for field in fields):
-        raise TypeError(f"{cls} makes a default; none of kio's does")
-    names = tuple(field.name for field in fields)
+    names = tuple(field.name for field in dataclasses.fields(plain))
     content = {k: v for k, v in vars(plain).items() if k not in names and k not in _REST}
     methods = {"__init__": _Late(_init), "__eq__": _Late(_eq), "__hash__": _Late(_hash)}
     content |= {**_METHODS, **methods, "__slots__": names}
@@ -48,6 +53,21 @@ def _lean(cls: type) -> type:
     made.__qualname__ = cls.__qualname__
     made.__dataclass_params__.frozen = True  # type: ignore[attr-defined]
     return made
+
+
+def _is_plain(cls: type) -> bool:
+    """True for a class with nothing in it that is not repeated here, as all of kio's are."""
+    own = vars(cls)
+    fields = [value for value in own.values() if isinstance(value, dataclasses.Field)]
+    return (
+        cls.__bases__ == (object,)
+        and own.keys().isdisjoint(_NOT_REPEATED)
+        and all(
+            (one.init, one.repr, one.compare, one.hash) == _PLAIN_FIELD
+            and one.default_factory is dataclasses.MISSING
+            for one in fields
+        )
+    )
 
 
 class _Late:

@@ -155,12 +155,72 @@ def test_other_options_are_left_to_the_standard_library():
     assert not hasattr(One, "__slots__")
 
 
-def test_a_default_that_is_made_is_refused():
+def with_a_default_that_is_made():
     class One:
         a: list = dataclasses.field(default_factory=list)
 
-    with pytest.raises(TypeError, match="makes a default"):
-        dataclass(frozen=True, slots=True, kw_only=True)(One)
+    return One
+
+
+def with_a_check():
+    class One:
+        a: int = 1
+
+        def __post_init__(self):
+            raise ValueError("checked")
+
+    return One
+
+
+def with_a_field_that_does_not_count():
+    class One:
+        a: int = dataclasses.field(default=1, compare=False)
+        b: int = dataclasses.field(default=2, repr=False)
+
+    return One
+
+
+def with_a_text_of_its_own():
+    class One:
+        a: int = 1
+
+        def __repr__(self):
+            return "one"
+
+    return One
+
+
+def with_a_base():
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Base:
+        a: int = 1
+
+    class One(Base):
+        b: int = 2
+
+    return One
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        with_a_default_that_is_made, with_a_check, with_a_field_that_does_not_count,
+        with_a_text_of_its_own, with_a_base,
+    ],
+)  # fmt: skip
+def test_other_fields_and_methods_are_left_to_the_standard_library(make):
+    def told(cls):
+        try:
+            return repr(cls()), cls() == cls(a=3)
+        except ValueError as error:
+            return str(error)
+
+    lean, other = (
+        each(frozen=True, slots=True, kw_only=True)(make())
+        for each in (dataclass, dataclasses.dataclass)
+    )
+    assert told(lean) == told(other)
+    assert lean.__slots__ == other.__slots__
 
 
 def test_other_modules_are_not_touched():
