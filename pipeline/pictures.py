@@ -159,9 +159,7 @@ def group_lag(rows: Sequence[Row], folder: Path) -> Picture:
     if points:
         _time_axis(axes)
         # given as lists: a label with an underscore in front would be left out
-        legend = axes.legend(
-            lines, names, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8
-        )
+        legend = axes.legend(lines, names, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
         for text in legend.get_texts():
             text.set_parse_math(False)  # a name with two dollars is no formula
     return _saved(

@@ -180,7 +180,7 @@ def test_processes_end_with_the_first_one_when_it_is_killed(tmp_path: Path) -> N
         "LocalProcesses(1).run(Stage(partial(asleep, sys.argv[1]), (1,), (1,)), Progress(1))\n"
     )
     marker = tmp_path / "pid"
-    first = subprocess.Popen([sys.executable, "-c", code, str(marker)], cwd=ROOT)  # noqa: S603
+    first = subprocess.Popen([sys.executable, "-c", code, str(marker)], cwd=ROOT)
     wait_for(lambda: marker.exists() and marker.read_text() != "")
     first.kill()
     first.wait()
