@@ -151,6 +151,17 @@ def test_a_node_without_the_switch_takes_no_fault():
             kafka._asked().ask("fault", pid=kafka.pids()[1], action="drop", api="Produce")
 
 
+def test_all_nodes_are_killed_and_come_back():
+    with Cluster(3) as kafka:
+        assert round_trip(kafka, "before") == b"hello"
+        for node_id in kafka.ids:
+            kafka.kill(node_id)
+        for node_id in kafka.ids:
+            kafka.restart(node_id)
+        assert kafka.leader("before") != -1
+        assert round_trip(kafka, "after") == b"hello"
+
+
 def test_the_leader_of_a_partition_is_killed_and_another_one_serves():
     with Cluster(3) as kafka:
         assert produced(kafka, "t") == [0]
