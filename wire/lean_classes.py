@@ -28,7 +28,7 @@ _PLAIN_FIELD: Final = (True, True, True, None)
 _NOT_REPEATED: Final = frozenset(
     {"__post_init__", "__repr__", "__eq__", "__hash__", "__getstate__", "__setstate__"}
 )
-"""What a class may have of its own, which the standard library minds."""
+"""Methods that a class may have of its own, which the standard library minds."""
 _REST: Final = ("__dict__", "__weakref__")
 """Members of the class without slots that the one with slots has not."""
 

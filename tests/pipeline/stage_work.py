@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 
@@ -29,8 +28,8 @@ def refused(number: int) -> int:
     return number
 
 
-def asleep(marker: str, number: int) -> int:
-    """It writes its process id, and sleeps for longer than a test."""
+def endless(marker: str, _number: int) -> int:
+    """Write the id of its process, and wait for its end."""
     Path(marker).write_text(str(os.getpid()))
-    time.sleep(60)
-    return number
+    signal.pause()
+    return 0

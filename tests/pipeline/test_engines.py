@@ -4,8 +4,6 @@ import json
 import multiprocessing
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from pipeline.jobs.engines import LocalEngine, engine_choice, start_engine
 from pipeline.jobs.history.run import bucket_count, pack_count
 from pipeline.jobs.job import JobConfig, Progress
 from pipeline.jobs.local_processes import POOL_BYTES_MIN, LocalProcesses
+from tests.interop.quorum import wait_until
 from tests.pipeline import stage_work
 from tests.pipeline.job_inputs import ENGINE_JOBS, many_tasks, run_job, write_input, written
 
@@ -176,16 +175,16 @@ def test_processes_end_with_the_first_one_when_it_is_killed(tmp_path: Path) -> N
         "import sys; from functools import partial; from pipeline.core.stage import Stage\n"
         "from pipeline.jobs.job import Progress\n"
         "from pipeline.jobs.local_processes import LocalProcesses\n"
-        "from tests.pipeline.stage_work import asleep\n"
-        "LocalProcesses(1).run(Stage(partial(asleep, sys.argv[1]), (1,), (1,)), Progress(1))\n"
+        "from tests.pipeline.stage_work import endless\n"
+        "LocalProcesses(1).run(Stage(partial(endless, sys.argv[1]), (1,), (1,)), Progress(1))\n"
     )
     marker = tmp_path / "pid"
     first = subprocess.Popen([sys.executable, "-c", code, str(marker)], cwd=ROOT)
-    wait_for(lambda: marker.exists() and marker.read_text() != "")
+    wait_until(lambda: marker.exists() and marker.read_text() != "", 30, lambda: "not begun")
     first.kill()
     first.wait()
     pid = int(marker.read_text())
-    wait_for(lambda: not is_alive(pid))
+    wait_until(lambda: not is_alive(pid), 30, lambda: f"{pid} goes on")
 
 
 def is_alive(pid: int) -> bool:
@@ -195,13 +194,6 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[0] != "Z"
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 @pytest.mark.long
