@@ -68,6 +68,14 @@ class FaultyFront(Front):
         super().go_on()
 
     @override
+    def kernel_closed(self, connection_id: int, reason: str) -> None:
+        """As `Front`; what was to be asked again is answered as it is."""
+        client = self._clients.get(connection_id)
+        if client is not None:
+            self._patient.give_up(client)
+        super().kernel_closed(connection_id, reason)
+
+    @override
     def _call(self, client: Client, header: RequestHeader, frame: bytearray, position: int) -> None:
         body = cache(partial(body_of, header, frame, position))
         fault = self._faults.meet(header, body, self._topic_name) if self._faults else None

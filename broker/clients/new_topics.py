@@ -37,6 +37,8 @@ class _Held(msgspec.Struct):
     frame: bytes
     request: Asked | None
     attempts: int = 0
+    answer: tuple[Sequence[Part], AnsweredRequest | None] | None = None
+    """The last one, which was not sent."""
 
 
 class PatientAnswers(Answers):
@@ -70,6 +72,7 @@ class PatientAnswers(Answers):
             return
         pause_ms = PAUSES_MS[held.attempts]
         held.attempts += 1
+        held.answer = content, reply
         self._held[client.connection_id, slot] = held
         self._later(pause_ms, lambda: self._again(client, slot, held))
 
@@ -77,6 +80,16 @@ class PatientAnswers(Answers):
         if (client.connection_id, slot) in self._held:
             client.forwarded.append((slot, held.request))
             self._effects.append(SendToKernel(client.connection_id, frame(held.frame)))
+
+    def give_up(self, client: Client) -> None:
+        """Answer as the kernel did last: it answers no more."""
+        for key in [key for key in self._held if key[0] == client.connection_id]:
+            answer = self._held.pop(key).answer
+            if answer is not None:
+                asked = [one for one in client.forwarded if one[0] != key[1]]
+                client.forwarded.clear()
+                client.forwarded.extend(asked)
+                super().release(client, key[1], *answer)
 
     @override
     def drop(self, client: Client) -> None:

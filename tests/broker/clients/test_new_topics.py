@@ -9,7 +9,7 @@ import pytest
 from broker.clients.faults import Action, Fault, Faults
 from broker.clients.faulty_front import FaultyFront
 from broker.clients.new_topics import PAUSES_MS
-from broker.effects import SendToKernel
+from broker.effects import CloseConnection, SendToKernel
 from simulator.cluster.memory_vfs import MemoryVfs
 from tests.broker.fronts import Fronts, api_versions, file_slice, is_open, list_offsets
 from wire.api_keys import METADATA, PRODUCE
@@ -124,6 +124,21 @@ def test_later_answers_wait_in_their_order() -> None:
     fronts.kernel_answers(response(ErrorCode.none))
     second = frame(b"\0\0\0\1\0second")
     assert fronts.sent() == frame(response(ErrorCode.none)) + second + frame(b"third")
+
+
+@pytest.mark.parametrize("is_asked_again", [False, True])
+def test_a_connection_that_the_kernel_closes_ends(*, is_asked_again: bool) -> None:
+    fronts = Patient(metadata())
+    fronts.kernel_answers(response(UNKNOWN))
+    fronts.receive(api_versions())
+    if is_asked_again:
+        fronts.wait(PAUSES_MS[0])
+    assert len(fronts.now_asked()) == 1 + is_asked_again
+    fronts.front.kernel_closed(1, "refused")
+    assert fronts.sent() == frame(response(UNKNOWN))
+    assert len(fronts.of(CloseConnection)) == 1
+    fronts.wait(1_000)
+    assert fronts.now_asked() == []
 
 
 def test_a_client_that_goes_is_not_asked_for() -> None:
