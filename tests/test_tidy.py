@@ -51,6 +51,7 @@ ASSERTIONS_PER_1000_LINES_MIN: Final = {"raft": 31.1, "storage": 30.6}
 
 BANNED_MODULE_NAMES: Final = frozenset({"utils", "util", "helpers", "helper", "common", "misc"})
 QUESTION: Final = re.compile(r"(wh(at|o|om|ose|ether|ich|ere|en|y)|how|that)\b", re.IGNORECASE)
+CONFLICT: Final = re.compile(r"^(<{7}|>{7}) ", re.MULTILINE)
 LEFTOVER: Final = re.compile(r"#.*\b(TODO|FIXME|XXX)\b")
 MACHINE_PATH: Final = re.compile(r"(?<![\w.])/(work|root|home)/[\w.]|/(?:Users)/\w")
 INVARIANT: Final = re.compile(r"\bINV-[A-Z]+-\d+")
@@ -251,12 +252,23 @@ def test_no_leftovers() -> None:
     assert found == []
 
 
+def texts() -> list[Path]:
+    """Code, pages, and the scripts at the top of their folder."""
+    pages = [*sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*.md"))]
+    return [*ALL_FILES, *pages, *(p for p in sorted((ROOT / "scripts").iterdir()) if p.is_file())]
+
+
+def test_no_merge_is_half_done() -> None:
+    found = [
+        relative(path) for path in texts() if CONFLICT.search(path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
 def test_nothing_names_a_folder_of_one_machine() -> None:
-    texts = [*ALL_FILES, *sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*.md"))]
-    texts += [path for path in sorted((ROOT / "scripts").iterdir()) if path.is_file()]
     found = [
         f"{relative(path)}: {match.group()}"
-        for path in texts
+        for path in texts()
         if path != Path(__file__).resolve()
         and (match := MACHINE_PATH.search(path.read_text(encoding="utf-8")))
     ]
