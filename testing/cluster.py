@@ -109,7 +109,6 @@ class Cluster:
             self._ports = HeldPorts(self.nodes, self._port)
         except OSError as error:
             raise ClusterError(f"port {self._port}: {error.strerror}") from error
-        RUNNING.append(self)
         try:
             self._warm = warm_up()
             if self._kept is None:
@@ -117,6 +116,7 @@ class Cluster:
             else:
                 self._folder = self._kept.absolute()
                 self._folder.mkdir(parents=True, exist_ok=True)
+            RUNNING.append(self)  # with a folder: its logs may be asked for
             self._cluster_id = self._stored_cluster_id()
             for node_id in self.ids:
                 self._start_node(node_id)

@@ -9,7 +9,7 @@ import pytest
 
 import testing
 from testing import plugin
-from testing.cluster import RUNNING, ClusterError
+from testing.cluster import RUNNING, Cluster, ClusterError
 from testing.plugin import (
     SHARED,
     WANTED,
@@ -21,6 +21,7 @@ from testing.plugin import (
     topic_name,
 )
 from testing.shared import SharedCluster, told
+from testing.warm_client import WarmError
 
 
 def test_a_topic_is_named_by_its_test():
@@ -183,6 +184,24 @@ def test_a_shared_cluster_is_one_to_connect_to(tmp_path):
                 refused()
     finally:
         RUNNING.remove(cluster)
+
+
+def test_a_cluster_without_a_folder_has_no_logs_to_report(monkeypatch):
+    """A test may fail while another thread starts one."""
+    shown = []
+
+    class Asked:
+        is_usable = False
+
+        def ask(self, _op):
+            shown.extend(one.logs() for one in RUNNING)
+            raise WarmError("seen")
+
+    monkeypatch.setattr(testing.cluster, "warm_up", Asked)
+    with pytest.raises(WarmError, match="seen"):
+        Cluster().start()
+    assert shown == []
+    assert RUNNING == []
 
 
 def test_every_pytest_imports_little():
