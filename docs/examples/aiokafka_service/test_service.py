@@ -6,6 +6,7 @@ import json
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
 from service import INVOICES, ORDERS, Billing, invoice
 
 
@@ -35,6 +36,20 @@ async def totals(servers, count):
     return [each["total"] for each in found]
 
 
+async def committed(servers, offset):
+    """Wait until the service has committed an offset: what it did before is not done again."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=servers)
+    await admin.start()
+    try:
+        while True:
+            offsets = await admin.list_consumer_group_offsets("billing")
+            if offset in {one.offset for one in offsets.values()}:
+                return
+            await asyncio.sleep(0.01)
+    finally:
+        await admin.close()
+
+
 def test_an_invoice_is_the_price_times_the_count():
     assert invoice({"id": 1, "item": "tea", "count": 2}) == {"order": 1, "total": 6}
     with pytest.raises(KeyError):
@@ -48,6 +63,7 @@ def test_each_order_is_billed_once_also_across_a_restart(kafka):
         await order(servers, 1, "tea", 2)
         async with running(servers):
             assert await totals(servers, 1) == [6]
+            await committed(servers, 1)
         await order(servers, 2, "coffee", 1)
         async with running(servers):
             assert await totals(servers, 2) == [6, 4]
