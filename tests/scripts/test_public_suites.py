@@ -1,7 +1,10 @@
 """`scripts/public_suites`: fetching, the adapter in a suite's process, and what a run says."""
 
+import ast
+import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,6 +17,7 @@ from scripts.suites.explained import Cause, Explanation, explanation
 from scripts.suites.outcomes import HEADING, Kind, Outcome, Result, complaints, table
 from scripts.suites.run import RunError, run
 
+ROOT = Path(__file__).parents[2]
 SUITE = msgspec.structs.replace(
     AIOKAFKA, name="orders", repository="shop/orders", tag="v1", conftest="conftest",
     copied=("checks/test_orders.py", "shared", "test_elsewhere.py"), arguments=("checks",),
@@ -181,3 +185,17 @@ def test_a_test_that_passes_against_its_explanation_is_said(reasons):
     assert complaints(found) == (
         "orders: passes now, scripts/suites/explained.py is out of date: a::two[ssl]\n"
     )
+
+
+def test_the_adapter_takes_what_the_package_has():
+    """Only a run of all suites, with the wheel and a network, would notice that it has not."""
+    code = ast.parse((ROOT / "scripts/suites/adapter/kraftline_suite.py").read_text())
+    found = [
+        (node.module.removeprefix("kraftline."), each.name)
+        for node in ast.walk(code)
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("kraftline.")
+        for each in node.names
+    ]
+    assert ("testing", "Cluster") in found
+    for module, name in found:
+        assert hasattr(importlib.import_module(module), name), (module, name)

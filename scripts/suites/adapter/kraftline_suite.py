@@ -72,12 +72,12 @@ def quixstreams(conftest: ModuleType) -> Fixtures:
     def network() -> None: ...
 
     @pytest.fixture(scope="session")
-    def kafka_container_factory(pytestconfig: pytest.Config) -> Callable[[], Iterator[Any]]:
+    def kafka_container_factory() -> Callable[[], Iterator[Any]]:
         handed_out: list[str] = []
 
         def container() -> Iterator[Any]:
             own = not WANTED["address"] and bool(handed_out)
-            handed_out.append(_start(pytestconfig) if own else address())
+            handed_out.append(_start() if own else address())
             yield conftest.KafkaContainer(handed_out[-1], handed_out[-1])
 
         return container
@@ -99,22 +99,20 @@ def pytest_plugin_registered(plugin: object) -> None:
             setattr(plugin, name, fixture)
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     """Start the cluster before the suite's tests are read: some ask for it then."""
-    _addresses.append(WANTED["address"] or _start(config))
+    _addresses.append(WANTED["address"] or _start())
     os.environ["BROKERS"] = address()
     os.environ["KAFKA_URI"] = f"kafka://{address().split(',')[0]}"
 
 
-def _start(config: pytest.Config) -> str:
+def _start() -> str:
     # the wheel in the suite's environment; not there when the tests run against another Kafka
     from kraftline.testing import Cluster  # type: ignore[import-not-found] # noqa: PLC0415
-    from kraftline.testing.plugin import CLUSTERS  # type: ignore[import-not-found] # noqa: PLC0415
 
     cluster = Cluster(WANTED["nodes"], configs=WANTED["configs"], port=WANTED["port"])
     cluster.start()
     _clusters.append(cluster)
-    config.stash.setdefault(CLUSTERS, []).append(cluster)
     return str(cluster.bootstrap_servers)
 
 
