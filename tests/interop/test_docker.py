@@ -1,4 +1,4 @@
-"""The Dockerfile and compose.yaml, carried out without Docker: no base image can be had here.
+"""The Dockerfile and compose.yaml, carried out without Docker and a base image.
 
 COPY, RUN and ENTRYPOINT work below an empty directory instead of `/`; hosts of the compose file are
 loopback addresses.
