@@ -81,10 +81,17 @@ class Cluster:
         self.stop()
 
     async def __aenter__(self) -> Self:
-        """As `__enter__`, while the loop goes on."""
+        """As `__enter__`, while the loop goes on; ended if the task is cancelled meanwhile."""
         import asyncio  # noqa: PLC0415 - 20 ms, which others need not
 
-        await asyncio.to_thread(self.start)
+        starting = asyncio.create_task(asyncio.to_thread(self.start))
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await asyncio.wait([starting])  # a thread cannot be cancelled
+            if starting.exception() is None:
+                await asyncio.to_thread(self.stop)
+            raise
         return self
 
     async def __aexit__(

@@ -1,7 +1,9 @@
 """The pure parts of the pytest plugin."""
 
+import asyncio
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -202,6 +204,32 @@ def test_a_cluster_without_a_folder_has_no_logs_to_report(monkeypatch):
         Cluster().start()
     assert shown == []
     assert RUNNING == []
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_cluster_whose_start_is_cancelled_ends(fails):
+    begun, going_on, ended = threading.Event(), threading.Event(), []
+
+    class Slow(Cluster):
+        def start(self):
+            begun.set()
+            going_on.wait()
+            if fails:
+                raise ClusterError("not up")
+
+        def stop(self):
+            ended.append(self)
+
+    async def scenario():
+        entering = asyncio.create_task(Slow().__aenter__())
+        await asyncio.to_thread(begun.wait)
+        entering.cancel()
+        going_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await entering
+
+    asyncio.run(scenario())
+    assert len(ended) == (not fails)
 
 
 def test_every_pytest_imports_little():
