@@ -193,7 +193,9 @@ class Kernel:
             self._clock,
             self._effects,
             quorum=QuorumPort(
-                self.replica.propose, self.replica.raise_kraft_version, lambda: quorum_facts(core)
+                self.replica.propose,
+                self.replica.raise_kraft_version,
+                lambda: quorum_facts(core, self.replica.kraft_version_proposed),
             ),
             publish=self._publish,
             read_batches=decoding.read_batches,

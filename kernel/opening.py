@@ -257,10 +257,10 @@ def addresses_of(config: RaftConfig) -> dict[NodeId, tuple[str, int]]:
     return found
 
 
-def quorum_facts(core: RaftCore) -> QuorumFacts:
-    """Return what a change of feature levels must know of the quorum."""
+def quorum_facts(core: RaftCore, level: int) -> QuorumFacts:
+    """Return what a change of feature levels must know of the quorum, at this kraft.version."""
     return QuorumFacts(
-        kraft_version=core.kraft_version,
+        kraft_version=level,
         voter_ids=core.voters.ids,
         raise_refusal=core.raise_refusal,
     )

@@ -101,6 +101,12 @@ class Replica:
         return self._core.kraft_version
 
     @property
+    def kraft_version_proposed(self) -> int:
+        """The level of kraft.version behind the proposals that the core has yet to get."""
+        raises = [each for each in self._proposals if type(each) is events.RaiseKRaftVersion]
+        return max([self._core.kraft_version, *[each.level for each in raises]])
+
+    @property
     def flushed_end_offset(self) -> Offset:
         """End (exclusive) of the log that the core knows to be durable."""
         return self._core.flushed_end_offset

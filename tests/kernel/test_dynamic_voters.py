@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from kernel.events import BytesReceived
 from kernel.kraft_version import checked_kraft_version, read_voter_history
 from metadata.snapshot import decode_snapshot
 from raft.events import RequestReceived
@@ -172,9 +173,9 @@ def test_a_sole_voter_grows_to_two_and_shrinks_again():
     assert world.kernel(2).core.voters.keys == (key(2),)
 
 
-def update_features(world: World, *updates: tuple[str, int, int], validate_only: bool = False):
+def features_body(*updates: tuple[str, int, int], validate_only: bool = False):
     new = codec.newest(57, "request")
-    body = new.UpdateFeaturesRequest(
+    return new.UpdateFeaturesRequest(
         timeout=timedelta(seconds=10),
         feature_updates=tuple(
             new.FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
@@ -182,7 +183,10 @@ def update_features(world: World, *updates: tuple[str, int, int], validate_only:
         ),
         validate_only=validate_only,
     )
-    answer = ask_leader(world, 57, body)
+
+
+def update_features(world: World, *updates: tuple[str, int, int], validate_only: bool = False):
+    answer = ask_leader(world, 57, features_body(*updates, validate_only=validate_only))
     return answer.error_code.value, answer.error_message
 
 
@@ -239,6 +243,28 @@ def test_a_static_quorum_is_raised_once_all_its_voters_have_described_themselves
     assert agree(world, 1, 2, 3)
     assert "after" in world.kernel(1).cache.image.topic_id_by_name
     assert quorum_state(world, leader_of(world))["data_version"] == 1
+
+
+def test_a_raise_that_was_asked_for_twice_in_one_turn_is_made_once():
+    world = World(3)
+    world.start_all()
+    world.run_until(world.is_ready)
+    world.run_for(5_000)
+    leader = leader_of(world)
+    clients = [world.client(leader, "CONTROLLER") for _ in range(2)]
+    world.run_for(100)
+    turn, asked = [], []
+    for client in clients:
+        number, content = client.connection.request(57, features_body(("kraft.version", 1, 1)))
+        asked.append(number)
+        turn.append(BytesReceived(client.pipe.server[2], content))
+    world.post_all(leader, turn)
+    world.run_for(1_000)
+    codes = [each.answers[n].error_code.value for each, n in zip(clients, asked, strict=True)]
+    assert codes == [0, 0]
+    assert len(world.kernel(leader).core._state.log.voter_history.levels) == 1
+    assert agree(world, 1, 2, 3)
+    assert world.client(leader).create_topic("after", replicas=3).error_code.value == 0
 
 
 def test_proposals_and_changes_of_voters_share_the_log():
