@@ -126,9 +126,13 @@ class NodeMetrics:
             ("lastappliedrecordtimestamp", image.provenance.timestamp_ms, "append time, ms"),
             ("lastappliedrecordlagms", self._lag_ms(), "age of the last applied record, ms"),
             ("metadataerrorcount", 0, "an error in the metadata stops this node"),
-            ("ignoredstaticvoters", 0, "0: the voters are those of the configuration"),
+            ("ignoredstaticvoters", self._ignored_static_voters(), "1: the log names the voters"),
         ):
             yield GaugeMetricFamily(CONTROLLER + name, text, float(value))
+
+    def _ignored_static_voters(self) -> bool:
+        """True if `controller.quorum.voters` is set, and the voters are records all the same."""
+        return bool(self._node.config.voters) and self._core.kraft_version > 0
 
     def _elections(self) -> Iterator[Metric]:
         elections, prefix = self._counted_elections, "kafka_controller_controllerstats_"
@@ -284,7 +288,11 @@ class NodeMetrics:
             (metadata + "last_applied_record_lag_ms", self._lag_ms(), "its age, ms"),
             (metadata + "metadata_load_error_count", 0, "an error stops this node"),
             (metadata + "metadata_apply_error_count", 0, "an error stops this node"),
-            (metadata + "ignored_static_voters", 0, "0: the voters are those configured"),
+            (
+                metadata + "ignored_static_voters",
+                self._ignored_static_voters(),
+                "1: the log names the voters",
+            ),
             (manager + "leadercount", counts.led_here, "partitions led here"),
             (manager + "partitioncount", counts.hosted_here, "partitions hosted here"),
             (manager + "underreplicatedpartitions", counts.under_replicated_here, "led here"),

@@ -5,8 +5,8 @@ Kafka's key names are written only here and in `config_keys.py`. Every invalid v
 there is one (apache/kafka: core/.../KafkaConfig.scala validateValues,
 clients/.../ConfigDef.java; 3.9, 4.x).
 Keys without meaning here are collected in `unknown_keys` for one warning, as in Kafka. Unsupported
-settings that would change the guarantees of the node (another security protocol, ZooKeeper,
-dynamic voters) are refused instead of ignored.
+settings that would change the guarantees of the node (another security protocol, ZooKeeper) are
+refused instead of ignored.
 """
 
 import re
