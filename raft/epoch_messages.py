@@ -16,6 +16,7 @@ from raft.messages import (
 from raft.roles import Follower, Leader, Resigned
 from raft.state import RaftState
 from raft.vote import voter_key_error
+from raft.voters import listener_endpoint
 from wire.types import EPOCH_MAX, Endpoint, LeaderEpoch, NodeId, ReplicaKey
 
 
@@ -25,7 +26,8 @@ def on_begin_request(state: RaftState, reply_token: int, request: BeginQuorumEpo
         return
     error = _sender_error(state, request.leader_id, request.leader_epoch)
     if error == error_codes.NONE:
-        named = request.leader_endpoints[0] if request.leader_endpoints else None
+        listeners, name = request.leader_endpoints, state.config.default_listener
+        named = listener_endpoint(listeners, name) or (listeners[0] if listeners else None)
         state.observe(request.leader_id, request.leader_epoch, named)
         if named is not None and state.is_dynamic:
             _move_to(state, request.leader_id, named)

@@ -72,6 +72,8 @@ def on_snapshot_installed(state: RaftState, event: SnapshotInstalled) -> None:
     state.is_installing_snapshot = False
     state.is_disk_full |= event.is_disk_full
     state.log.restart_at(event.snapshot_id, event.membership)
+    if not state.is_voter:
+        state.fast_election.forget()  # it has no rank any more, and campaigns no more
     state.advance_high_watermark(event.snapshot_id.offset)
 
 

@@ -202,13 +202,11 @@ class RaftState:
     def endpoint_of(self, leader_id: NodeId, named: Endpoint | None) -> Endpoint | None:
         """Return the endpoint by which to follow a leader; `named` is that of the message.
 
-        Static voters follow each other alone: there the endpoint in a message is not used, unless
-        by an observer, whose configuration may name others than the log that it has yet to fetch.
+        Static voters follow each other by their configuration. A leader that is none of them is of
+        a log that they have yet to fetch: the level was raised while this node was behind.
         """
         known = self.voters.endpoint(leader_id, self.config.default_listener)
-        if self.is_dynamic or (known is None and not self.is_voter):
-            return named or known
-        return known
+        return named or known if self.is_dynamic or known is None else known
 
     def new_election_deadline_ms(self) -> int:
         """Return the expiry of an election timer that starts now."""

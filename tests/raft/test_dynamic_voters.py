@@ -170,11 +170,23 @@ def test_static_voters_have_no_addresses_but_those_configured():
     sent = requests(made.step(ev.TimeAdvanced(), made.next_deadline_ms()), m.VoteRequest)
     assert sent
     assert {(e.endpoint, e.request.voter_directory_id) for e in sent} == {(None, None)}
-    _, response = begin(made, 9, 7, (endpoint(9),))
-    assert isinstance(made.role, Unattached), "only static voters are followed"
-    assert response.leader_endpoint is None
     _, response = begin(made, 2, 8, (endpoint(2, port=1),))
     assert response.leader_endpoint.port == 9093
+
+
+def test_a_static_voter_that_missed_the_raise_follows_a_leader_that_was_added_later():
+    """It has yet to fetch the records by which 9 is a voter; from 9, for nobody else leads."""
+    static = tuple((n, endpoint(n)) for n in (1, 2, 3))
+    made = RaftCore(
+        RaftConfig(node_id=1, cluster_id="c", voters=static), rng=random.Random(1), now_ms=0
+    )
+    begin(made, 9, 7)
+    assert isinstance(made.role, Unattached), "by no address"
+    effects, response = begin(made, 9, 7, (endpoint(9),))
+    assert isinstance(made.role, Follower)
+    assert response.leader_endpoint == Endpoint("", "n9", 9093)
+    sent = requests(effects, m.FetchRequest)
+    assert [(e.destination_id, e.endpoint) for e in sent] == [(9, endpoint(9))]
 
 
 def test_static_voters_write_no_voters():
@@ -296,6 +308,12 @@ def test_a_leader_that_is_no_voter_is_followed_by_the_endpoint_it_names():
     assert made.role.leader_endpoint == named
 
 
+def test_of_the_listeners_that_a_leader_names_the_default_one_is_used():
+    made = core(2, history(2, 3))
+    begin(made, 9, 7, (Endpoint("OTHER", "n9", 5), endpoint(9)))
+    assert made.role.leader_endpoint == endpoint(9), "Kafka's order is that of a hash map"
+
+
 def test_a_leader_without_any_endpoint_is_remembered_and_not_followed():
     made = core(2, history(2, 3))
     begin(made, 9, 7)
@@ -363,6 +381,41 @@ def test_a_snapshot_brings_its_voters():
     made.step(installed, made._state.now_ms)
     assert made.membership_before(9) == membership
     assert made.kraft_version == 1
+
+
+def test_evidence_ends_with_the_snapshot_that_removes_this_voter():
+    """It came while the last chunk was on its way; nobody is to wait for a rank that is none."""
+    made = core(2, history(1, 2, 3), evidence=True)
+    effects, _ = begin(made, 1, 1)
+    snapshot_id = OffsetAndEpoch(50, 1)
+    effects = answer(made, requests(effects, m.FetchRequest)[0], snapshot_id=snapshot_id)
+    sent = requests(effects, m.FetchSnapshotRequest)[0]
+    ended = m.EndQuorumEpochRequest(
+        cluster_id="c", leader_id=1, leader_epoch=1, preferred_candidates=(key(3), key(2))
+    )
+    made.step(ev.RequestReceived(reply_token=1, request=ended), 0)
+    chunk = m.FetchSnapshotResponse(
+        leader_id=1, leader_epoch=1, snapshot_id=snapshot_id, size_bytes=1, chunk=b"x"
+    )
+    made.step(
+        ev.ResponseReceived(destination_id=1, correlation_id=sent.correlation_id, response=chunk), 0
+    )
+    installed = ev.SnapshotInstalled(
+        snapshot_id=snapshot_id, generation=made.log_generation,
+        membership=Membership(1, voters(1, 3)),
+    )  # fmt: skip
+    made.step(installed, 0)
+    assert not made.is_voter
+    asked = m.VoteRequest(
+        cluster_id="c", voter_id=2, voter_directory_id=DIRECTORIES[2], replica_id=3,
+        replica_directory_id=DIRECTORIES[3], replica_epoch=1, last_epoch=1, last_end_offset=10,
+        pre_vote=True,
+    )  # fmt: skip
+    made.step(ev.RequestReceived(reply_token=2, request=asked), 0)
+    for _ in range(5):
+        due_ms = made.next_deadline_ms()
+        made.step(ev.TimeAdvanced(), due_ms)
+        assert made.next_deadline_ms() > due_ms, "a busy loop"
 
 
 def test_describe_quorum_names_directories():

@@ -6,6 +6,8 @@ from raft import events as ev
 from raft.leader_loss import Cause
 from raft.roles import Leader, Resigned
 from tests.raft.test_core import ask, core, fetch, leader
+from tests.raft.test_dynamic_voters import core as dynamic_core
+from tests.raft.test_dynamic_voters import history
 
 FETCH_TIMEOUT_MS = 2_000
 
@@ -120,3 +122,12 @@ def test_a_resigned_leader_asks_for_no_vote_before_its_flush():
         "FetchRequest",
     }
     assert made.step(ev.Flushed(end_offset=2, epoch=1, generation=0), now).send
+
+
+def test_a_sole_voter_may_flush_before_it_wrote_the_record_of_its_epoch():
+    """It resigned and leads again; the disk is full, and an older record was not flushed yet."""
+    made = dynamic_core(1, history(1))
+    made.step(ev.DiskFull(), 0)
+    effects = made.step(ev.Flushed(end_offset=0, epoch=made.epoch, generation=0), 0)
+    assert type(made.role) is Leader
+    assert effects.notify == []
