@@ -20,21 +20,16 @@ def describe_quorum(state: RaftState, wall_ms: int) -> DescribeQuorumResponse:
             leader_id=state.role.leader_id,
             leader_epoch=state.epoch,
         )
+    mine = Progress(
+        end_offset=state.log.end_offset, last_fetch_wall_ms=wall_ms, last_caught_up_wall_ms=wall_ms
+    )
     voters = []
     for voter in state.voters.keys:
-        if voter.id == state.config.node_id:
-            own_end = state.log.end_offset
-            row = _replica(
-                voter.id,
-                voter.directory_id,
-                Progress(
-                    end_offset=own_end, last_fetch_wall_ms=wall_ms, last_caught_up_wall_ms=wall_ms
-                ),
-            )
-        else:
-            row = _replica(voter.id, voter.directory_id, role.progress[voter])
-        voters.append(row)
+        seen = mine if voter.id == state.config.node_id else role.progress[voter]
+        voters.append(_replica(voter.id, voter.directory_id, seen))
     recent = recent_observers(role.observers, state.now_ms)
+    if not state.is_voter:  # it leads until the record that removes it is committed
+        recent[state.self_key] = mine
     observers = sorted(recent.items(), key=lambda item: (item[0].id, repr(item[0])))
     watermark = state.high_watermark
     return DescribeQuorumResponse(

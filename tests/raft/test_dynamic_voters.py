@@ -418,6 +418,16 @@ def test_evidence_ends_with_the_snapshot_that_removes_this_voter():
         assert made.next_deadline_ms() > due_ms, "a busy loop"
 
 
+def test_a_leader_that_is_being_removed_describes_itself_as_an_observer():
+    made = leader(1, 2, 3)
+    propose(made, 2, 3)
+    described = made.describe_quorum(5)
+    assert [row.replica_id for row in described.voters] == [2, 3]
+    (row,) = described.observers
+    assert (row.replica_id, row.directory_id) == (1, DIRECTORIES[1])
+    assert (row.log_end_offset, row.last_caught_up_timestamp_ms) == (4, 5)
+
+
 def test_describe_quorum_names_directories():
     made = leader(1, 2)
     described = made.describe_quorum(5)
