@@ -103,7 +103,9 @@ def format_directories(
             directory_id = request.directory_id_of(config.node_id)
             content = bootstrap_checkpoint(request.features, request.now_ms, request.credentials)
             write_bootstrap_checkpoint(vfs, path, content)
-            if request.initial_voters is not None:
+            if request.initial_voters is None:
+                _remove_voters_checkpoint(vfs, path)
+            else:
                 level = request.features[KRAFT_VERSION]
                 content = voters_checkpoint(request.initial_voters, level, request.now_ms)
                 _write_voters_checkpoint(vfs, path, content)
@@ -166,6 +168,18 @@ def _write_voters_checkpoint(vfs: Vfs, log_directory: str, content: bytes) -> No
     writer = SnapshotFiles(vfs, directory).writer(VOTERS_CHECKPOINT_ID)
     writer.append(content)
     writer.freeze()
+
+
+def _remove_voters_checkpoint(vfs: Vfs, log_directory: str) -> None:
+    """Remove the checkpoint 0-0 of an interrupted formatting with other voters than now.
+
+    The node would take its level and its voters, and not be one of them by its new directory id.
+    """
+    directory = join(log_directory, partition_directory_name(METADATA_TOPIC_NAME, 0))
+    files = SnapshotFiles(vfs, directory)
+    if vfs.exists(files.path(VOTERS_CHECKPOINT_ID)):
+        files.unlink(files.delete(VOTERS_CHECKPOINT_ID))
+        vfs.sync_directory(directory)
 
 
 def _is_formatted(vfs: Vfs, path: str, config: NodeConfig, request: FormatRequest) -> bool:

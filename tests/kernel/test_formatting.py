@@ -13,6 +13,7 @@ from kernel.formatting import (
     format_directories,
     voters_checkpoint,
 )
+from kernel.kraft_version import checked_kraft_version
 from metadata.control_records import SnapshotHeader, control_type, decode_control, encode_control
 from metadata.snapshot import decode_snapshot
 from raft.voters import Voter, VoterSet, voter_set
@@ -107,6 +108,18 @@ def test_who_finds_the_voters_at_the_quorum_has_no_checkpoint() -> None:
     formatted(vfs, request(None))
     assert not vfs.exists("/data/__cluster_metadata-0")
     assert read_meta_properties(vfs, "/data").directory_id == bytes([1]) * 16
+
+
+def test_the_voters_of_an_interrupted_formatting_do_not_stay() -> None:
+    """Else a node formatted for static voters would be none of those that it then counts."""
+    vfs = MemoryVfs()
+    formatted(vfs, request())
+    for path in ("/data", "/more"):
+        vfs.unlink(f"{path}/meta.properties")  # written last: it was not reached
+    assert checked_kraft_version(vfs, "/data") == 1
+    formatted(vfs, request(None))
+    assert checked_kraft_version(vfs, "/data") == 0
+    assert vfs.list("/data/__cluster_metadata-0") == []
 
 
 def test_a_formatted_folder_keeps_its_voters() -> None:
