@@ -31,7 +31,7 @@ from metadata.node_configs import NodeConfigs
 from metadata.time_travel import oldest_offset
 from quorum_controller.configs.topic_defaults import partition_defaults
 from raft.messages import ReplicaState
-from raft.roles import Unattached
+from raft.roles import Follower
 from raft.voters import replica_order
 from wire.errors import ErrorCode
 from wire.messages import codec
@@ -214,8 +214,8 @@ class RunningNode:
     def role(self) -> str:
         """Role of this node's replica in one word."""
         role = self.core.role
-        if not self.core.is_voter and not isinstance(role, Unattached):
-            return "observer"
+        if not self.core.is_voter and isinstance(role, Follower):
+            return "observer"  # a leader that is being removed leads until that is committed
         return type(role).__name__.lower()
 
     async def quorum(self) -> QuorumView:
@@ -274,7 +274,8 @@ class RunningNode:
     def _replicas(
         self, voters: Sequence[ReplicaState], observers: Sequence[ReplicaState], leader_id: int
     ) -> tuple[list[ReplicaView], list[ReplicaView]]:
-        ends = [state.log_end_offset for state in voters if state.replica_id == leader_id]
+        replicas = (*voters, *observers)  # a leader that is being removed is an observer
+        ends = [state.log_end_offset for state in replicas if state.replica_id == leader_id]
         leader_end = ends[0] if ends else -1
 
         def views(states: Sequence[ReplicaState], *, is_voter: bool) -> list[ReplicaView]:

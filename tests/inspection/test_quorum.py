@@ -9,6 +9,7 @@ from inspection.quorum_views import QuorumView
 from inspection.running_node import RunningNode
 from kernel.kernel import Kernel
 from tests.inspection.conftest import ready_world
+from tests.kernel.dynamic import dynamic_world, leader_of, remove_body
 from tests.kernel.harness import World
 
 
@@ -47,6 +48,25 @@ async def test_the_leaders_answer_is_shown() -> None:
     shown = {voter.id: voter.status for voter in view.voters}
     assert shown == {i: "leader" if i == view.leader_id else "follower" for i in (1, 2, 3)}
     assert {voter.lag for voter in view.voters} == {0}
+
+
+async def test_a_leader_that_is_being_removed_is_shown_as_one() -> None:
+    world = dynamic_world(3, 1, 2, 3, is_broker=True)
+    world.start_all()
+    world.run_until(world.is_ready)
+    leader = leader_of(world)
+    for node_id in world.nodes:
+        if node_id != leader:
+            world.pause(node_id)
+    world.client(leader, "CONTROLLER").send(81, remove_body(leader))
+    world.run_for(500)
+    kernel = world.kernel(leader)
+    assert not kernel.core.is_voter
+    view = await RunningNode(kernel, world._now).quorum()
+    assert (view.role, view.leader_id, view.told_by) == ("leader", leader, "leader")
+    assert {voter.status for voter in view.voters} == {"follower"}
+    assert [(each.id, each.status, each.lag) for each in view.observers] == [(leader, "leader", 0)]
+    assert all(voter.lag for voter in view.voters), "behind its record"
 
 
 @pytest.mark.parametrize("meanwhile", [lose_the_leader, change_the_leader])
