@@ -39,7 +39,6 @@ from kernel.opening import (
     addresses_of,
     controller_of,
     open_quorum,
-    quorum_facts,
     raft_core,
     voter_addresses,
 )
@@ -193,9 +192,7 @@ class Kernel:
             self._clock,
             self._effects,
             quorum=QuorumPort(
-                self.replica.propose,
-                self.replica.raise_kraft_version,
-                lambda: quorum_facts(core, self.replica.kraft_version_proposed),
+                self.replica.propose, self.replica.raise_kraft_version, self.replica.quorum_facts
             ),
             publish=self._publish,
             read_batches=decoding.read_batches,

@@ -22,7 +22,6 @@ from metadata.snapshot import decode_snapshot
 from network.clock import Clock
 from quorum_controller.config import ControllerConfig
 from quorum_controller.controller import Controller
-from quorum_controller.services import QuorumFacts
 from raft.config import (
     BOOTSTRAP_ID_MAX,
     FETCH_TIMEOUT_MS_MIN,
@@ -255,15 +254,6 @@ def addresses_of(config: RaftConfig) -> dict[NodeId, tuple[str, int]]:
     for index, at in enumerate(config.bootstrap):
         found[NodeId(BOOTSTRAP_ID_MAX - index)] = (at.host, at.port)
     return found
-
-
-def quorum_facts(core: RaftCore, level: int) -> QuorumFacts:
-    """Return what a change of feature levels must know of the quorum, at this kraft.version."""
-    return QuorumFacts(
-        kraft_version=level,
-        voter_ids=core.voters.ids,
-        raise_refusal=core.raise_refusal,
-    )
 
 
 def voter_addresses(core: RaftCore) -> dict[NodeId, tuple[str, int] | None]:

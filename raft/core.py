@@ -227,6 +227,11 @@ class RaftCore:
         return raise_refusal(self._state)
 
     @property
+    def voter_ids(self) -> tuple[NodeId, ...]:
+        """Ids of the voters, ascending."""
+        return self._state.voters.ids
+
+    @property
     def voter_keys(self) -> tuple[ReplicaKey, ...]:
         """Ids and directory ids of the voters, ascending."""
         return self._state.voters.keys

@@ -18,6 +18,7 @@ from kernel.quorum.snapshot_reading import SnapshotReading
 from network.clock import Clock
 from network.peers import Answered, Channel, Failure, Peers
 from network.timers import NEVER_MS, RAFT
+from quorum_controller.services import QuorumFacts
 from raft import effects as raft
 from raft import events
 from raft.core import RaftCore
@@ -100,11 +101,15 @@ class Replica:
         """The level of kraft.version."""
         return self._core.kraft_version
 
-    @property
-    def kraft_version_proposed(self) -> int:
-        """The level of kraft.version behind the proposals that the core has yet to get."""
+    def quorum_facts(self) -> QuorumFacts:
+        """Return what a change of feature levels must know; a raise that is on its way is done."""
+        core = self._core
         raises = [each for each in self._proposals if type(each) is events.RaiseKRaftVersion]
-        return max([self._core.kraft_version, *[each.level for each in raises]])
+        return QuorumFacts(
+            kraft_version=max([core.kraft_version, *[each.level for each in raises]]),
+            voter_ids=core.voter_ids,
+            raise_refusal=core.raise_refusal,
+        )
 
     @property
     def flushed_end_offset(self) -> Offset:

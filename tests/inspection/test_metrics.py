@@ -31,7 +31,6 @@ from inspection.recorder import Recorder
 from inspection.running_node import RunningNode
 from metadata.features import CONTROLLER_FEATURES
 from network.served_requests import ServedRequests
-from raft.voter_history import KRaftVersionAt
 from replication.counters import Counters
 from tests.broker.test_broker import list_offsets
 from tests.inspection.conftest import ready_world
@@ -210,20 +209,6 @@ def test_gauges_of_the_image_and_of_the_replica() -> None:
         values[loader + "currentcontrollerid"]
         == (values["kafka_server_raft_metrics_current_leader"])
     )
-
-
-def test_static_voters_are_ignored_once_the_log_names_some() -> None:
-    world = ready_world()
-    node = RunningNode(world.kernel(1), world._now)
-    names = (
-        "kafka_controller_kafkacontroller_ignoredstaticvoters",
-        "kafka_server_broker_metadata_metrics_ignored_static_voters",
-    )
-    before = scraped_of(node)
-    log = world.kernel(1).core._state.log
-    log.add_voters(KRaftVersionAt(log.end_offset - 1, 1))
-    after = scraped_of(node)
-    assert [(before[name], after[name]) for name in names] == [(0, 1), (0, 1)]
 
 
 def test_features_are_named_as_kafka_names_them() -> None:

@@ -10,7 +10,9 @@ from prometheus_client.core import Metric
 from inspection.node_metrics import connection_metrics, directory_metrics, disk_metrics
 from inspection.running_node import RunningNode
 from metadata.cordoned_directories import CORDONED_LOG_DIRS
+from raft.voter_history import KRaftVersionAt
 from tests.inspection.conftest import ready_world
+from tests.inspection.test_metrics import scraped_of
 
 
 def samples(metrics: Any) -> dict[tuple[str, ...], float]:
@@ -53,3 +55,17 @@ def test_bytes_of_the_disk(tmp_path: Path) -> None:
         ("p_linux_disk_read_bytes",): 2,
         ("p_linux_disk_write_bytes",): 3,
     }
+
+
+def test_static_voters_are_ignored_once_the_log_names_some() -> None:
+    world = ready_world()
+    node = RunningNode(world.kernel(1), world._now)
+    names = (
+        "kafka_controller_kafkacontroller_ignoredstaticvoters",
+        "kafka_server_broker_metadata_metrics_ignored_static_voters",
+    )
+    before = scraped_of(node)
+    log = world.kernel(1).core._state.log
+    log.add_voters(KRaftVersionAt(log.end_offset - 1, 1))
+    after = scraped_of(node)
+    assert [(before[name], after[name]) for name in names] == [(0, 1), (0, 1)]
