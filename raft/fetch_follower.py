@@ -201,6 +201,7 @@ def on_appended(state: RaftState, event: Appended) -> None:
         assert event.last_epoch == log.last_epoch, f"{event=} {log.describe()}"
     if type(state.role) is Leader:
         assert pending is None, f"INV-APPEND-1 {event=}"
+        state.is_disk_full = False  # what a sole voter kept is written: maybe a second voter
         note_appended(state, state.role)
         if event.voter_records:
             follow_voters(state)

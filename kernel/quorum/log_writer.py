@@ -218,9 +218,15 @@ class LogWriter:
         return self._timers.at_ms[FULL_DISK] <= self._clock.now_ms
 
     def retry(self, core: RaftCore) -> list[events.Event]:
-        """Retry the refused appends if that is due; the reserve is filled first."""
+        """Retry the refused appends if that is due; the reserve is filled first.
+
+        One of them may have brought a second voter before the next was refused: then the leader has
+        resigned and dropped the rest.
+        """
         if not self.is_retry_due:
             return []
+        if not core.is_only_voter:
+            self._stalled.clear()
         if not self._reserve.fill() or not self._reserve.has_space():
             self._timers.set(FULL_DISK, self._clock.now_ms + RETRY_MS)
             return []
