@@ -314,6 +314,8 @@ def _pending_refusal(state: RaftState, what: str, doing: str) -> Refusal | None:
     timed_out = error_codes.REQUEST_TIMED_OUT
     if role.voter_change is not None:
         return timed_out, f"Request timed out waiting for leader to handle previous {what}"
+    if state.is_disk_full:  # a record may wait to be written: it is in no history yet
+        return timed_out, f"Request timed out waiting for space on the disk for previous {what}"
     watermark = state.high_watermark
     if watermark is None:
         text = "waiting for leader to establish HWM and fence previous voter changes"

@@ -480,3 +480,15 @@ def test_a_sole_leader_wakes_when_the_time_of_a_change_is_over():
     deadline_ms = made.role.voter_change.deadline_ms
     made.step(ev.TimeAdvanced(), made._state.now_ms + 1)
     assert made.next_deadline_ms() == deadline_ms
+
+
+def test_no_second_change_while_the_disk_of_a_sole_voter_is_full():
+    """The record of the first may wait to be written, long after its request has timed out."""
+    made = core(1, history(1))
+    appended(made, KRaftVersionAt(1, 1), VotersAt(2, voters(1)))
+    flushed(made)
+    made.step(ev.DiskFull(), made._state.now_ms)
+    assert (made.is_leader, made.high_watermark) == (True, 3)
+    answer = told(ask(made, add_request(4)))
+    assert answer.error_code == codes.REQUEST_TIMED_OUT
+    assert "space on the disk" in answer.error_message
