@@ -85,8 +85,8 @@ def test_three_nodes_and_their_faults():
         kafka.restart(3)
         assert kafka.pids().keys() == {1, 2, 3}
         kafka.pause(2)
-        stat = Path(f"/proc/{kafka.pids()[2]}/stat").read_text()
-        assert stat.rpartition(")")[2].split()[0] == "T"
+        path = Path(f"/proc/{kafka.pids()[2]}/stat")  # it stops when it next gets a core
+        wait_until(lambda: path.read_text().rpartition(")")[2].split()[0] == "T", 5, path.read_text)
         kafka.resume(2)
         kafka.wait_ready()
         assert '"started"' in kafka.logs()[1]
