@@ -152,6 +152,18 @@ def test_any_batch_may_be_lost(log, tmp_path, number):
     assert contents(tmp_path / "out")["records"]
 
 
+def test_the_last_batch_may_be_lost_and_proves_nothing_then(log, tmp_path):
+    starts = [int.from_bytes(log.content[at : at + 8], "big") for at in positions(log.content)]
+    content, _ = damaged(log, starts[-1])
+    root = write_metadata_log(tmp_path / "in", content)
+    flags = ("--mode", "DROPMALFORMED", "--append")
+    first = build(root, tmp_path / "out", *flags, run_id="r0")
+    assert first.counters["damaged"] == 1
+    assert first.counters["end_offset"] > starts[-1]
+    with pytest.raises(BadInputError, match="neither a cluster id nor a snapshot says"):
+        build(root, tmp_path / "out", *flags, run_id="r1")
+
+
 def positions(content):
     found, position = [], 0
     while position < len(content):

@@ -68,7 +68,10 @@ def archived_log(
     there = {one.name for one in choice.partition.snapshots}
     seed = () if choice.seed is None else (choice.seed.name,)
     names = {*known.snapshots, *agreeing, *seed} & there
-    last = batch_before(choice.partition, end) or known.last
+    try:
+        last = batch_before(choice.partition, end) or known.last
+    except CorruptSegmentError:  # it was left out: cluster id and snapshots tell of this log
+        last = None
     return ArchivedLog(choice.cluster_id or known.cluster_id, last, tuple(sorted(names)))
 
 
