@@ -123,7 +123,8 @@ class LogProducers:
         assert self.is_behind, "the state is that of the end"
         assert max_bytes > 0, f"{max_bytes=}"
         log, states = self._log, self.states
-        content, count = log.read(states.end_offset, max_bytes), 0
+        position = max(states.end_offset, log.log_start_offset)  # it may have been raised since
+        content, count = log.read(position, max_bytes), 0
         for batch in iterate_any(content):
             count += 1
             ended = replay(states, batch)

@@ -194,3 +194,18 @@ def test_a_segment_without_aborted_transactions_is_asked_for_them_once() -> None
     for _ in range(2):
         (found,) = log.aborted_transactions(0, log.end_offset)
         assert found.producer_id == 1
+
+
+@pytest.mark.parametrize("start", [1, 2, 3, 4])
+def test_a_log_start_that_rises_above_a_replay_lets_it_go_on(start: int) -> None:
+    """Records are deleted at the leader of a log that was just truncated."""
+    log = opened(MemoryVfs())
+    for sequence in range(6):
+        log.append_as_leader(produced(NOW, producer=1, sequence=sequence), 1, NOW)
+    log.truncate_to(4, NOW)
+    assert log.is_replaying
+    log.set_high_watermark(4)
+    assert log.raise_log_start_to(start)
+    entry = log.producers.entry(1)
+    assert log.producers.end_offset == 4
+    assert (None if entry is None else entry.last_sequence) == (3 if start < 4 else None)
