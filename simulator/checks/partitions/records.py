@@ -6,7 +6,7 @@
         ends below it; no consumer reads above it
     D3  replicas have the same bytes below both their high watermarks, but for what a leader lacked
         when all replicas in sync had lost their power
-    D5  a batch of a producer, epoch and sequence is stored once
+    D5  a batch of a producer, epoch and sequence is stored once, while it is not deleted
     D7  a leader epoch has one leader, and epochs of batches never fall
     D9  at rest nobody waits and no memory is held
 
@@ -453,8 +453,10 @@ class RecordChecks:
         """
         for topic_id, topic in application_topics(self._image()):
             for number, row in topic.partitions.items():
-                stored = self.stored(self._machines[int(row.leader)], (topic_id, number))
-                check_sequences(number, stored, hasty=self._hasty, repeating=self.repeating)
+                key, once = (topic_id, number), self._hasty
+                stored = self.stored(self._machines[int(row.leader)], key)
+                start, again = self._of(key).start, self.repeating
+                check_sequences(number, stored, log_start=start, hasty=once, repeating=again)
 
     def _replicas(self, key: tuple[bytes, int]) -> set[int]:
         topic = self._image().topics.get(key[0])  # type: ignore[call-overload]

@@ -1,4 +1,11 @@
-"""Check of D5 in one log: what a producer sends once, or with a sequence, is stored once."""
+"""Check of D5 in one log: what a producer sends once, or with a sequence, is stored once.
+
+Of a batch that was deleted before its producer had the answer (DeleteRecords, retention) the next
+leader may know nothing: its copy began behind the batch, or it was started since and replayed from
+the log start on. It takes the batch again. Kafka keeps such a producer in memory alone, too.
+
+apache/kafka: storage/.../log/ProducerStateManager.java (`truncateAndReload`)
+"""
 
 from collections.abc import Collection, Sequence
 
@@ -10,6 +17,7 @@ def check_sequences(
     number: int,
     batches: Sequence[StoredBatch],
     *,
+    log_start: int,
     hasty: Collection[int],
     repeating: Collection[int],
 ) -> None:
@@ -17,7 +25,9 @@ def check_sequences(
 
     Args:
         number: of the partition, for texts.
-        batches: of its log.
+        batches: in the files of its log, those below the log start with them.
+        log_start: highest log start of any replica; an idempotent producer may have sent again
+            what is below.
         hasty: producers that send each value once.
         repeating: producers that may have sent a value twice, under another id.
 
@@ -34,6 +44,8 @@ def check_sequences(
                 if not seen_values.isdisjoint(batch.values):
                     raise Violation("D5", f"{batch.values!r} is stored twice, sent once")
                 seen_values.update(batch.values)
+            continue
+        if batch.end_offset <= log_start:
             continue
         place = (batch.producer_id, batch.producer_epoch, batch.base_sequence)
         is_again = not seen_values.isdisjoint(batch.values)
