@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from kernel.config import NodeConfig
+from kernel.kraft_version import UnsupportedFeatureError, checked_kraft_version
 from kernel.quorum.voter_records import membership_records
 from metadata.bootstrap import bootstrap_records
 from metadata.features import KRAFT_VERSION, METADATA_VERSION_DEFAULT
@@ -20,6 +21,7 @@ from metadata.schema import Record
 from metadata.snapshot import encode_snapshot
 from raft.voter_history import Membership
 from raft.voters import VoterSet
+from storage.errors import CorruptFileError
 from storage.log_dir.bootstrap_checkpoint import write_bootstrap_checkpoint
 from storage.log_dir.meta_properties import (
     META_PROPERTIES_NAME,
@@ -29,6 +31,7 @@ from storage.log_dir.meta_properties import (
 )
 from storage.log_dir.partition_directories import partition_directory_name
 from storage.log_dir.snapshot_files import SnapshotFiles
+from storage.segments.segment import LOG_SUFFIX
 from storage.vfs import Vfs, join
 from wire.types import (
     METADATA_TOPIC_NAME,
@@ -174,12 +177,22 @@ def _remove_voters_checkpoint(vfs: Vfs, log_directory: str) -> None:
     """Remove the checkpoint 0-0 of an interrupted formatting with other voters than now.
 
     The node would take its level and its voters, and not be one of them by its new directory id.
+    One beside a log or another snapshot, of a later level or damaged, is not of a formatting: it
+    stays, and the start says what is wrong with it.
     """
     directory = join(log_directory, partition_directory_name(METADATA_TOPIC_NAME, 0))
+    if not vfs.exists(directory):
+        return
     files = SnapshotFiles(vfs, directory)
-    if vfs.exists(files.path(VOTERS_CHECKPOINT_ID)):
-        files.unlink(files.delete(VOTERS_CHECKPOINT_ID))
-        vfs.sync_directory(directory)
+    has_log = any(name.endswith(LOG_SUFFIX) for name in vfs.list(directory))
+    if has_log or files.list() != [VOTERS_CHECKPOINT_ID]:
+        return
+    try:
+        checked_kraft_version(vfs, log_directory)
+    except (UnsupportedFeatureError, CorruptFileError):
+        return
+    files.unlink(files.delete(VOTERS_CHECKPOINT_ID))
+    vfs.sync_directory(directory)
 
 
 def _is_formatted(vfs: Vfs, path: str, config: NodeConfig, request: FormatRequest) -> bool:

@@ -122,6 +122,29 @@ def test_the_voters_of_an_interrupted_formatting_do_not_stay() -> None:
     assert vfs.list("/data/__cluster_metadata-0") == []
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (CHECKPOINT, b"damaged"),
+        (CHECKPOINT, voters_checkpoint(VOTERS, 2, 0)),
+        ("__cluster_metadata-0/00000000000000000000.log", b""),
+        ("__cluster_metadata-0/00000000000000000005-0000000001.checkpoint", b"s"),
+    ],
+    ids=["damaged", "of a later level", "beside a log", "beside a snapshot"],
+)
+def test_a_checkpoint_that_is_not_of_a_formatting_stays(name: str, content: bytes) -> None:
+    vfs = MemoryVfs()
+    formatted(vfs, request())
+    for path in ("/data", "/more"):
+        vfs.unlink(f"{path}/meta.properties")
+    file = vfs.open(f"/data/{name}", create=True)
+    file.truncate(0)
+    file.pwrite(content, 0)
+    kept = vfs.read(f"/data/{CHECKPOINT}")
+    formatted(vfs, request(None))
+    assert vfs.read(f"/data/{CHECKPOINT}") == kept
+
+
 def test_a_formatted_folder_keeps_its_voters() -> None:
     vfs = MemoryVfs()
     formatted(vfs, request())

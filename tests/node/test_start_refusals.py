@@ -1,5 +1,8 @@
 """Refused starts of a node: one line that names what is wrong, exit code 1, no stack."""
 
+import os
+import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -21,7 +24,12 @@ controller.quorum.voters=1@127.0.0.1:29101
 def refused(folder: Path, capsys: pytest.CaptureFixture[str], log_dirs: Path, wish: str) -> str:
     file = folder / "server.properties"
     file.write_text(f"{PROPERTIES}log.dirs={log_dirs}\n")
-    assert run_node(file, (), wish) == 1
+    end = threading.Timer(20, os.kill, (os.getpid(), signal.SIGTERM))  # of a node that starts
+    end.start()
+    try:
+        assert run_node(file, (), wish) == 1
+    finally:
+        end.cancel()
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.count("\n") == 1
