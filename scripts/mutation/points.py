@@ -223,13 +223,23 @@ def _inside(node: ast.AST, scope: _Scope) -> _Scope:
     if isinstance(node, ast.ClassDef):
         return replace(scope, function=function)
     counts: Counter[str] = Counter()
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.stmt):
-            counts.update(name.id for name in _targets(inner) if isinstance(name, ast.Name))
+    for inner in _own_statements(node):
+        counts.update(name.id for name in _targets(inner) if isinstance(name, ast.Name))
+        if isinstance(inner, ast.Nonlocal):
+            counts.update(inner.names)  # bound outside: one assignment here is another
     arguments = [argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)]
     counts.update(name for name in arguments if counts[name])
     again = frozenset(name for name, count in counts.items() if count > 1)
     return replace(scope, function=function, at_import=False, names=(), assigned=again)
+
+
+def _own_statements(function: ast.AST) -> Iterator[ast.stmt]:
+    """Yield the statements of a function, without those of the functions and classes inside."""
+    for child in ast.iter_child_nodes(function):
+        if isinstance(child, ast.stmt):
+            yield child
+        if not isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _own_statements(child)
 
 
 def _targets(node: ast.stmt) -> list[ast.expr]:

@@ -23,6 +23,7 @@ from tests.fuzz.engine import (
     run,
 )
 from tests.fuzz.mutation import mutated
+from tests.fuzz.peer_target import Node
 from tests.fuzz.registry import all_targets
 from wire.messages.codec import decode_request
 from wire.primitives import encode_unsigned_varint
@@ -128,6 +129,13 @@ def test_the_same_seed_gives_the_same_inputs():
         return seen
 
     assert inputs(1) == inputs(1) != inputs(2)
+
+
+def test_a_peer_may_end_the_node_by_two_leaders_alone():
+    node = Node()
+    # Found by counting up; whoever changes what the peer answers finds another in seconds.
+    assert node.receive(bytes.fromhex("0ed4")) is None
+    assert node.receive(b"after that") is not None
 
 
 def test_mutations_reach_every_kind_of_change():

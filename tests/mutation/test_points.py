@@ -115,6 +115,17 @@ def test_what_has_no_behaviour_stays(source):
     assert [c for c in changes(source) if c[0] not in {"return", "boolean", "condition"}] == []
 
 
+def test_a_name_that_an_inner_function_sets_stays_bound():
+    source = in_function("x = a", "def g():", "    nonlocal x", "    x = b", "return g")
+    assert ("statement", "x = a", "") not in changes(source)  # `nonlocal x` would not compile
+    assert ("statement", "x = b", "") in changes(source)
+
+
+def test_a_name_of_an_inner_function_is_another():
+    source = in_function("x = a", "def g():", "    x = b", "return g")
+    assert [c for c in changes(source) if c[0] == "statement"] == []
+
+
 def test_a_union_of_flags_is_arithmetic_but_one_of_types_is_not():
     assert ("arithmetic", "a | b", "a & b") in changes(in_function("x = a | b"))
     assert ("arithmetic", "a.FLAG | b", "a.FLAG & b") in changes(in_function("x = a.FLAG | b"))
