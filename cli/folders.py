@@ -30,7 +30,7 @@ from node.configs.config import read_config
 from node.errors import ConfigError, StartError
 from node.identity import check_cluster_id
 from quorum_controller.security.scram import scram_keys
-from raft.voters import VoterSet
+from raft.membership.voters import VoterSet
 from storage.errors import CorruptFileError
 from storage.log_dir.meta_properties import encode_uuid, read_meta_properties
 from storage.os_vfs import OsVfs

@@ -11,7 +11,7 @@ from typing import Final
 from cli.arguments import INT32_MAX, UsageError
 from cli.directory_ids import parse_directory_id
 from kernel.config import NodeConfig
-from raft.voters import Voter, VoterSet, voter_set
+from raft.membership.voters import Voter, VoterSet, voter_set
 from storage.log_dir.meta_properties import RESERVED_DIRECTORY_IDS
 from wire.types import DirectoryId, Endpoint, NodeId, ReplicaKey
 

@@ -24,7 +24,7 @@ from inspection.running_node import RunningNode
 from inspection.timings import CONTROLLER, RAFT, broker_timings, controller_timings, raft_timings
 from metadata.features import supported_features
 from metadata.image import Broker
-from raft.leader_loss import Cause
+from raft.elections.leader_loss import Cause
 from wire.ids import node_number
 
 ROLES = (

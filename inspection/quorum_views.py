@@ -10,7 +10,7 @@ from kernel.events import Now
 from kernel.quorum.elections import Election
 from metadata.control_records import LEADER_CHANGE, LeaderChange, control_type, decode_control
 from metadata.json_form import uuid_text
-from raft.leader_loss import LeaderLoss
+from raft.elections.leader_loss import LeaderLoss
 from raft.messages import ReplicaState
 from wire.batches.batch import iterate_batches
 

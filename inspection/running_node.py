@@ -30,9 +30,9 @@ from metadata.json_form import uuid_text
 from metadata.node_configs import NodeConfigs
 from metadata.time_travel import oldest_offset
 from quorum_controller.configs.topic_defaults import partition_defaults
+from raft.membership.voters import replica_order
 from raft.messages import ReplicaState
 from raft.roles import Follower
-from raft.voters import replica_order
 from wire.errors import ErrorCode
 from wire.messages import codec
 from wire.types import (

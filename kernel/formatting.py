@@ -19,8 +19,8 @@ from metadata.features import KRAFT_VERSION, METADATA_VERSION_DEFAULT
 from metadata.image import METADATA_VERSION
 from metadata.schema import Record
 from metadata.snapshot import encode_snapshot
-from raft.voter_history import Membership
-from raft.voters import VoterSet
+from raft.membership.voter_history import Membership
+from raft.membership.voters import VoterSet
 from storage.errors import CorruptFileError
 from storage.log_dir.bootstrap_checkpoint import write_bootstrap_checkpoint
 from storage.log_dir.meta_properties import (

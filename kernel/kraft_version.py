@@ -21,8 +21,8 @@ from metadata.control_records import (
 )
 from metadata.features import CONTROLLER_FEATURES, KRAFT_VERSION
 from metadata.schema import MetadataRecordError
-from raft.voter_history import BOOTSTRAP_OFFSET, KRaftVersionAt, VoterHistory, VotersAt
-from raft.voters import VoterSet
+from raft.membership.voter_history import BOOTSTRAP_OFFSET, KRaftVersionAt, VoterHistory, VotersAt
+from raft.membership.voters import VoterSet
 from storage.errors import CorruptFileError, CorruptLogError
 from storage.log_dir.bootstrap_checkpoint import (
     BOOTSTRAP_CHECKPOINT_NAME,

@@ -30,8 +30,8 @@ from raft.config import (
 )
 from raft.core import RaftCore
 from raft.events import EpochStart
-from raft.voter_history import VoterHistory
-from raft.voters import static_voters
+from raft.membership.voter_history import VoterHistory
+from raft.membership.voters import static_voters
 from storage.errors import CorruptFileError, CorruptLogError
 from storage.log_dir.bootstrap_checkpoint import read_bootstrap_checkpoint
 from storage.log_dir.partition_directories import open_metadata_log

@@ -29,5 +29,5 @@ compares each cell with what a core does:
 All rows but the last are those of a voter that is not alone. A full disk has refused an append and
 no space was found since; on it a voter is neither Prospective, Candidate nor Leader.
 Timers: the election time-out of Unattached, Prospective, Candidate and Resigned; the fetch time-out
-of a Follower; the check-quorum timer of a Leader. Evidence: `evidence.py`, not in Kafka.
+of a Follower; the check-quorum timer of a Leader. Evidence: `elections/evidence.py`, not in Kafka.
 """

@@ -17,8 +17,11 @@ Source: KIP-595, KIP-630, KIP-996; apache/kafka: raft/.../KafkaRaftClient.java, 
 from raft.config import SHUTDOWN_MS_MAX, RaftConfig
 from raft.describe_quorum import describe_quorum
 from raft.effects import AppendBatch, Effects
-from raft.epoch_cache import NO_EPOCH, LogView
-from raft.epoch_messages import on_begin_request, on_end_request
+from raft.elections.epoch_messages import on_begin_request, on_end_request
+from raft.elections.flush_stall import is_stalled
+from raft.elections.initial_role import StoredElection, initial_role
+from raft.elections.leader_loss import Cause, LeaderLoss
+from raft.elections.vote import on_disk_full, on_vote_request, resign
 from raft.events import (
     Appended,
     DiskFull,
@@ -40,11 +43,17 @@ from raft.events import (
     SnapshotRefused,
     TimeAdvanced,
 )
-from raft.fetch_follower import on_appended, on_flushed
-from raft.fetch_leader import on_fetch_request, on_fetch_snapshot_request
-from raft.flush_stall import is_stalled
-from raft.initial_role import StoredElection, initial_role
-from raft.leader_loss import Cause, LeaderLoss
+from raft.fetching.epoch_cache import NO_EPOCH, LogView
+from raft.fetching.fetch_follower import on_appended, on_flushed
+from raft.fetching.fetch_leader import on_fetch_request, on_fetch_snapshot_request
+from raft.fetching.snapshot_fetch import (
+    on_snapshot_added,
+    on_snapshot_installed,
+    on_snapshot_refused,
+)
+from raft.membership.reconfig import on_reconfiguration, raise_level, raise_refusal
+from raft.membership.voter_history import Membership, VoterHistory
+from raft.membership.voters import VoterSet, static_voters
 from raft.messages import (
     ApiVersionsRequest,
     BeginQuorumEpochRequest,
@@ -56,18 +65,9 @@ from raft.messages import (
     VoteRequest,
 )
 from raft.poll import next_deadline_ms, poll
-from raft.reconfig import on_reconfiguration, raise_level, raise_refusal
 from raft.responses import on_request_failed, on_response
 from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
-from raft.snapshot_fetch import (
-    on_snapshot_added,
-    on_snapshot_installed,
-    on_snapshot_refused,
-)
 from raft.state import RaftState
-from raft.vote import on_disk_full, on_vote_request, resign
-from raft.voter_history import Membership, VoterHistory
-from raft.voters import VoterSet, static_voters
 from wire.types import (
     Endpoint,
     LeaderAndEpoch,
@@ -117,7 +117,7 @@ class RaftCore:
         rng: Rng,
         now_ms: int,
     ) -> None:
-        """Compute the initial role (initial_role.py); the first `step` persists and acts on it."""
+        """Compute the initial role (elections/initial_role.py); the first `step` acts on it."""
         log = LogView(
             start_offset=log_start_offset,
             end_offset=log_end_offset,

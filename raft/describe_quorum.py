@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from raft import error_codes
+from raft.fetching.progress import Progress, recent_observers
+from raft.membership.voters import VoterSet
 from raft.messages import DescribeQuorumResponse, ReplicaState
-from raft.progress import Progress, recent_observers
 from raft.roles import Leader
 from raft.state import RaftState
-from raft.voters import VoterSet
 from wire.types import DirectoryId, Endpoint, NodeId
 
 

@@ -9,10 +9,10 @@ from typing import final
 
 import msgspec
 
-from raft.leader_loss import LeaderLoss
+from raft.elections.leader_loss import LeaderLoss
+from raft.membership.voter_history import Membership
+from raft.membership.voters import VoterSet
 from raft.messages import FetchRequest, RaftRequest, RaftResponse
-from raft.voter_history import Membership
-from raft.voters import VoterSet
 from wire.types import (
     Endpoint,
     LeaderAndEpoch,

@@ -4,8 +4,8 @@ from typing import final
 
 import msgspec
 
+from raft.membership.voter_history import Membership, VoterRecord
 from raft.messages import RaftRequest, RaftResponse
-from raft.voter_history import Membership, VoterRecord
 from wire.types import LeaderEpoch, NodeId, Offset, OffsetAndEpoch
 
 

@@ -3,17 +3,17 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from raft.epoch_messages import send_begin_epoch, send_end_epoch
-from raft.fetch_follower import send_fetch
-from raft.fetch_leader import expire_parked
-from raft.flush_stall import is_stalled, leader_due_ms, note_stalled
-from raft.leader_loss import Cause
+from raft.elections.epoch_messages import send_begin_epoch, send_end_epoch
+from raft.elections.flush_stall import is_stalled, leader_due_ms, note_stalled
+from raft.elections.leader_loss import Cause
+from raft.elections.vote import become_prospective, decide, give_up_pre_vote, resign, send_votes
+from raft.fetching.fetch_follower import send_fetch
+from raft.fetching.fetch_leader import expire_parked
+from raft.membership.update_voter import is_update_due, send_update_voter
+from raft.membership.voter_changes import expire_change
 from raft.quorum import VoteResult
 from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from raft.state import RaftState
-from raft.update_voter import is_update_due, send_update_voter
-from raft.vote import become_prospective, decide, give_up_pre_vote, resign, send_votes
-from raft.voter_changes import expire_change
 from wire.types import LeaderEpoch
 
 ROLE_CHANGES_MAX = 8

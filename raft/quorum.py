@@ -9,7 +9,7 @@ from enum import Enum
 
 import msgspec
 
-from raft.voters import VoterSet, replica_order
+from raft.membership.voters import VoterSet, replica_order
 from wire.types import NodeId, Offset, ReplicaKey
 
 

@@ -6,9 +6,13 @@ Source: apache/kafka: raft/.../KafkaRaftClient.java, `maybeHandleCommonResponse`
 from typing import Final
 
 from raft import error_codes
+from raft.elections.leader_loss import Cause
+from raft.elections.vote import on_pre_vote_unsupported, on_vote_response, start_first_election
 from raft.events import RequestFailed, ResponseReceived
-from raft.fetch_follower import on_fetch_response
-from raft.leader_loss import Cause
+from raft.fetching.fetch_follower import on_fetch_response
+from raft.fetching.snapshot_fetch import on_fetch_snapshot_response
+from raft.membership.reconfig import on_api_versions, on_api_versions_failed
+from raft.membership.update_voter import on_update_response
 from raft.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -24,12 +28,8 @@ from raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from raft.reconfig import on_api_versions, on_api_versions_failed
 from raft.roles import Follower, Resigned
-from raft.snapshot_fetch import on_fetch_snapshot_response
 from raft.state import RaftState
-from raft.update_voter import on_update_response
-from raft.vote import on_pre_vote_unsupported, on_vote_response, start_first_election
 from wire.types import EPOCH_MAX, NodeId
 
 _REFUSALS: Final = (error_codes.FENCED_LEADER_EPOCH, error_codes.NOT_LEADER_OR_FOLLOWER)

@@ -9,9 +9,9 @@ from typing import final
 
 import msgspec
 
-from raft.progress import Progress
+from raft.fetching.progress import Progress
+from raft.membership.voters import Voter
 from raft.quorum import VoteTally
-from raft.voters import Voter
 from wire.types import Endpoint, LeaderEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 
 

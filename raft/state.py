@@ -19,9 +19,10 @@ from raft.effects import (
     SendResponse,
     ShutdownComplete,
 )
-from raft.epoch_cache import LogView
-from raft.evidence import FastElection
-from raft.leader_loss import Cause, LeaderLoss, loss_by_epoch, loss_of
+from raft.elections.evidence import FastElection
+from raft.elections.leader_loss import Cause, LeaderLoss, loss_by_epoch, loss_of
+from raft.fetching.epoch_cache import LogView
+from raft.membership.voters import VoterSet
 from raft.messages import (
     AddVoterResponse,
     FetchRequest,
@@ -41,7 +42,6 @@ from raft.roles import (
     Unattached,
 )
 from raft.transitions import transition
-from raft.voters import VoterSet
 from wire.types import (
     Endpoint,
     LeaderAndEpoch,
@@ -246,6 +246,7 @@ class RaftState:
 
     def wake_at(self, at_ms: int) -> None:
         """Schedule a step at or before `at_ms`, at which a request is due."""
+        assert at_ms > self.now_ms, f"a step for the past spins: {at_ms=} {self.now_ms=}"
         if self.next_send_ms is None or at_ms < self.next_send_ms:
             self.next_send_ms = at_ms
 
@@ -322,7 +323,7 @@ class RaftState:
             persist.append(effect)
 
     def note_loss(self, cause: Cause, evidence: str) -> None:
-        """Note why the leader is lost, unless an earlier sign is noted (leader_loss.py)."""
+        """Note why the leader is lost (elections/leader_loss.py), unless an earlier sign is."""
         if self.loss is None:
             self.loss = loss_of(self.role, cause, evidence, self.now_ms)
 

@@ -1,8 +1,8 @@
 """Elections of the metadata quorum that this node saw, each with its cause.
 
 Observations of one process, gone with it: raft notes the first sign that a leader is lost
-(raft/leader_loss.py), and the election is over here when another one is known. Only the former
-leader knows why it resigned; other nodes keep what they saw.
+(raft/elections/leader_loss.py), and the election is over here when another one is known. Only the
+former leader knows why it resigned; other nodes keep what they saw.
 """
 
 from collections import Counter, deque
@@ -12,7 +12,7 @@ import msgspec
 
 from network.clock import Clock
 from raft.effects import LeaderChanged
-from raft.leader_loss import Cause, LeaderLoss
+from raft.elections.leader_loss import Cause, LeaderLoss
 from wire.types import LeaderEpoch, NodeId
 
 ELECTIONS_MAX: Final = 50

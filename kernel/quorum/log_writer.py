@@ -30,7 +30,7 @@ from network.timers import FULL_DISK
 from raft import effects as raft
 from raft import events
 from raft.core import RaftCore
-from raft.voter_history import KRaftVersionAt, VoterRecord
+from raft.membership.voter_history import KRaftVersionAt, VoterRecord
 from storage.checkpoints.epoch_checkpoint import EpochEntry
 from storage.errors import OutOfSpaceError
 from storage.log_dir.quorum_state_file import ElectionState, QuorumStateFile

@@ -22,6 +22,7 @@ from quorum_controller.services import QuorumFacts
 from raft import effects as raft
 from raft import events
 from raft.core import RaftCore
+from raft.membership.voter_history import Membership
 from raft.messages import (
     AddVoterRequest,
     ApiVersionsResponse,
@@ -33,7 +34,6 @@ from raft.messages import (
     RemoveVoterRequest,
     UpdateVoterRequest,
 )
-from raft.voter_history import Membership
 from storage.errors import OffsetOutOfRangeError
 from storage.log_dir.snapshot_files import SnapshotFiles
 from wire.errors import ErrorCode

@@ -15,7 +15,7 @@ from kernel.quorum.voter_records import membership_of
 from metadata.snapshot_loading import SnapshotLoading
 from raft.effects import WriteSnapshotChunk
 from raft.events import SnapshotInstalled, SnapshotRefused
-from raft.voter_history import Membership
+from raft.membership.voter_history import Membership
 from storage.log_dir.snapshot_files import SnapshotFiles, SnapshotWriter, snapshot_name
 from storage.logs.log import Log as StoredLog
 from storage.vfs import parent

@@ -23,8 +23,8 @@ from metadata.control_records import (
 from metadata.control_records import Voter as WireVoter
 from metadata.schema import MetadataRecordError
 from raft.effects import AppendLeaderChange, AppendVoters
-from raft.voter_history import KRaftVersionAt, Membership, VoterRecord, VotersAt
-from raft.voters import Voter, VoterSet, voter_set
+from raft.membership.voter_history import KRaftVersionAt, Membership, VoterRecord, VotersAt
+from raft.membership.voters import Voter, VoterSet, voter_set
 from wire.batches.batch import Batch, encode_control_batch
 from wire.types import ZERO_UUID, DirectoryId, Endpoint, ReplicaKey
 

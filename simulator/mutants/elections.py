@@ -5,13 +5,14 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from raft import flush_stall, quorum, transitions, vote
-from raft import initial_role as initial_role_module
+from raft import quorum, transitions
 from raft.core import RaftCore
-from raft.epoch_cache import LogView
-from raft.leader_loss import Cause
+from raft.elections import flush_stall, vote
+from raft.elections import initial_role as initial_role_module
+from raft.elections.leader_loss import Cause
+from raft.fetching.epoch_cache import LogView
+from raft.fetching.progress import Progress
 from raft.messages import VoteRequest
-from raft.progress import Progress
 from raft.roles import Follower, Leader, Role, Unattached
 from raft.state import RaftState
 from simulator.mutants.registry import QUARREL, SHORT, Mutant, Patches

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from raft import vote
+from raft.elections import vote
 from raft.roles import Leader
 from raft.state import RaftState
 from simulator.mutants.registry import QUARREL, Mutant, Patches

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from raft import error_codes, fetch_follower, fetch_leader, responses
+from raft import error_codes, responses
 from raft.effects import AppendFetched, Claimed
-from raft.epoch_cache import LogView
+from raft.fetching import fetch_follower, fetch_leader
+from raft.fetching.epoch_cache import LogView
 from raft.messages import FetchRequest, FetchResponse
 from raft.quorum import majority_offset
 from raft.requests import RequestManager

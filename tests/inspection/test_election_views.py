@@ -4,7 +4,7 @@ from inspection.quorum_views import ElectionView, loss_view, with_causes
 from inspection.running_node import ELECTIONS_MAX, RunningNode
 from kernel.events import Now
 from kernel.quorum.elections import Election
-from raft.leader_loss import Cause, LeaderLoss
+from raft.elections.leader_loss import Cause, LeaderLoss
 from tests.inspection.conftest import Site, ready_world
 from tests.inspection.test_metrics import scraped_of
 from wire.types import LeaderEpoch, NodeId

@@ -10,7 +10,7 @@ from prometheus_client.core import Metric
 from inspection.node_metrics import connection_metrics, directory_metrics, disk_metrics
 from inspection.running_node import RunningNode
 from metadata.cordoned_directories import CORDONED_LOG_DIRS
-from raft.voter_history import KRaftVersionAt
+from raft.membership.voter_history import KRaftVersionAt
 from tests.inspection.conftest import ready_world
 from tests.inspection.test_metrics import scraped_of
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from kernel.quorum.voter_records import membership_records
 from metadata.snapshot import encode_snapshot
-from raft.voter_history import Membership
-from raft.voters import Voter, VoterSet, voter_set
+from raft.membership.voter_history import Membership
+from raft.membership.voters import Voter, VoterSet, voter_set
 from tests.kernel.harness import World, directory_id
 from tests.storage import golden
 from wire.messages import codec

@@ -3,7 +3,7 @@
 import pytest
 
 from kernel.kernel import Kernel
-from raft.epoch_cache import NO_EPOCH
+from raft.fetching.epoch_cache import NO_EPOCH
 from simulator.campaign.draw import Options
 from simulator.campaign.run import run_seed
 from simulator.checks.invariants import Invariants

@@ -10,9 +10,9 @@ from kernel.events import BytesReceived
 from kernel.kraft_version import checked_kraft_version, read_voter_history
 from metadata.snapshot import decode_snapshot
 from raft.events import RequestReceived
+from raft.membership.voter_history import KRaftVersionAt, Membership, VotersAt
+from raft.membership.voters import VoterSet
 from raft.messages import FetchRequest, RemoveVoterRequest
-from raft.voter_history import KRaftVersionAt, Membership, VotersAt
-from raft.voters import VoterSet
 from tests.kernel.dynamic import (
     FOLDER,
     add,

@@ -16,7 +16,7 @@ from kernel.formatting import (
 from kernel.kraft_version import checked_kraft_version
 from metadata.control_records import SnapshotHeader, control_type, decode_control, encode_control
 from metadata.snapshot import decode_snapshot
-from raft.voters import Voter, VoterSet, voter_set
+from raft.membership.voters import Voter, VoterSet, voter_set
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.log_dir.meta_properties import read_meta_properties
 from tests.kernel.harness import config_of

@@ -34,7 +34,7 @@ from metadata.snapshot import encode_snapshot
 from network.clock import Clock
 from raft.effects import AppendFetched, WriteSnapshotChunk
 from raft.events import SnapshotInstalled, SnapshotRefused
-from raft.voter_history import Membership
+from raft.membership.voter_history import Membership
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.errors import CorruptFileError
 from storage.log_dir.bootstrap_checkpoint import (

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from kernel.quorum.voter_records import voter_records
-from raft.voter_history import VotersAt
+from raft.membership.voter_history import VotersAt
 from simulator.cluster.memory_vfs import MemoryVfs
 from tests.kernel.dynamic import add_body, directory_of, dynamic_world, leader_of, remove_body
 from wire.batches.batch import iterate_batches

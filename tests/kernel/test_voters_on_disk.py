@@ -15,8 +15,8 @@ from network.clock import Clock
 from raft.core import RaftCore
 from raft.effects import AppendFetched, WriteSnapshotChunk
 from raft.events import Appended, SnapshotRefused
-from raft.voters import Voter as QuorumVoter
-from raft.voters import voter_set
+from raft.membership.voters import Voter as QuorumVoter
+from raft.membership.voters import voter_set
 from storage.errors import CorruptFileError, CorruptLogError
 from storage.segments.segment import segment_name
 from tests.kernel.harness import CLUSTER_ID, config_of

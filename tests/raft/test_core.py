@@ -11,7 +11,7 @@ from raft import events as ev
 from raft import messages as m
 from raft.config import RaftConfig
 from raft.core import RaftCore
-from raft.epoch_messages import end_epoch_backoff_ms
+from raft.elections.epoch_messages import end_epoch_backoff_ms
 from raft.quorum import VoteResult, VoteTally, majority, majority_offset
 from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from wire.types import Endpoint, OffsetAndEpoch, ReplicaKey

@@ -10,9 +10,9 @@ from raft import events as ev
 from raft import messages as m
 from raft.config import RaftConfig
 from raft.core import RaftCore
+from raft.membership.voter_history import KRaftVersionAt, Membership, VoterHistory, VotersAt
+from raft.membership.voters import Voter, VoterSet, voter_set
 from raft.roles import Follower, Prospective, Resigned, Unattached
-from raft.voter_history import KRaftVersionAt, Membership, VoterHistory, VotersAt
-from raft.voters import Voter, VoterSet, voter_set
 from wire.types import Endpoint, OffsetAndEpoch, ReplicaKey
 
 DIRECTORIES = {number: bytes([number]) * 16 for number in (1, 2, 3, 4, 9)}

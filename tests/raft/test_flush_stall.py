@@ -3,7 +3,7 @@
 import pytest
 
 from raft import events as ev
-from raft.leader_loss import Cause
+from raft.elections.leader_loss import Cause
 from raft.roles import Leader, Resigned
 from tests.raft.test_core import ask, core, fetch, leader
 from tests.raft.test_dynamic_voters import core as dynamic_core

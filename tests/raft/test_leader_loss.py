@@ -6,7 +6,7 @@ from raft import effects as fx
 from raft import error_codes as codes
 from raft import events as ev
 from raft import messages as m
-from raft.leader_loss import Cause
+from raft.elections.leader_loss import Cause
 from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from tests.raft import test_dynamic_voters as dynamic
 from tests.raft.test_core import ask, begin, core, end, follower, leader, vote

@@ -11,9 +11,9 @@ from raft import events as ev
 from raft import messages as m
 from raft.config import CAUGHT_UP_MS_MAX, RaftConfig
 from raft.core import RaftCore
+from raft.membership.voter_history import KRaftVersionAt, VotersAt
+from raft.membership.voters import Voter, VoterSet
 from raft.roles import Resigned
-from raft.voter_history import KRaftVersionAt, VotersAt
-from raft.voters import Voter, VoterSet
 from tests.raft.test_dynamic_voters import (
     DIRECTORIES,
     appended,

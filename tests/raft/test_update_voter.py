@@ -9,9 +9,9 @@ from raft import events as ev
 from raft import messages as m
 from raft.config import RaftConfig
 from raft.core import RaftCore
+from raft.membership.voter_history import VoterHistory, VotersAt
+from raft.membership.voters import Voter, VoterSet
 from raft.roles import Follower, Unattached
-from raft.voter_history import VoterHistory, VotersAt
-from raft.voters import Voter, VoterSet
 from tests.raft.test_dynamic_voters import (
     DIRECTORIES,
     appended,

@@ -2,9 +2,9 @@
 
 import pytest
 
+from raft.membership.voter_history import KRaftVersionAt, Membership, VoterHistory, VotersAt
+from raft.membership.voters import Voter, VoterSet, replica_order, static_voters, voter_set
 from raft.quorum import VoteResult, own_tally
-from raft.voter_history import KRaftVersionAt, Membership, VoterHistory, VotersAt
-from raft.voters import Voter, VoterSet, replica_order, static_voters, voter_set
 from wire.types import Endpoint, ReplicaKey
 
 A, B, C = (bytes([n]) * 16 for n in (1, 2, 3))

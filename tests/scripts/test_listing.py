@@ -14,9 +14,11 @@ def test_each_file_of_a_package_has_its_line(capsys: pytest.CaptureFixture[str])
     raft, kernel = capsys.readouterr().out.rstrip().split("\n\n")
     shown = [line.partition(": ")[0] for line in raft.splitlines()]
     assert shown[0] == "raft/"
-    files = [f"raft/{path.name}" for path in (ROOT / "raft").glob("*.py")]
-    assert sorted(shown[1:]) == sorted(set(files) - {"raft/__init__.py"})
-    assert "raft/vote.py: " in raft
+    files = [path.relative_to(ROOT).as_posix() for path in (ROOT / "raft").rglob("*.py")]
+    rooms = {file.removesuffix("__init__.py") for file in files if file.endswith("__init__.py")}
+    modules = {file for file in files if not file.endswith("__init__.py")}
+    assert sorted(shown) == sorted(rooms | modules)
+    assert "raft/elections/vote.py: " in raft
     assert "\nkernel/quorum/: " in kernel, "rooms are below their package"
     assert all(line.partition(": ")[2] for line in raft.splitlines())
 

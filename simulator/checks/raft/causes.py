@@ -3,8 +3,8 @@
 from typing import Final
 
 from raft.effects import Effects, LeaderChanged
+from raft.elections.leader_loss import Cause
 from raft.events import DiskFull, ResignRequested, ShutdownRequested
-from raft.leader_loss import Cause
 from raft.roles import Leader, Resigned, Role
 
 ASKED_TO_RESIGN: Final[dict[type, tuple[Cause, ...]]] = {

@@ -11,8 +11,8 @@ from typing import Final
 
 from raft.core import RaftCore
 from raft.effects import Effects, SendResponse, TruncateLog, WriteSnapshotChunk
+from raft.elections.leader_loss import Cause
 from raft.events import Event, LeaderUnreachable, RequestReceived, ResponseReceived
-from raft.leader_loss import Cause
 from raft.messages import FetchResponse, VoteRequest, VoteResponse
 from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role
 from simulator.campaign.probes import Probes

@@ -9,7 +9,7 @@
 from typing import Final
 
 from raft.core import RaftCore
-from raft.progress import Progress
+from raft.fetching.progress import Progress
 from raft.roles import Follower, Leader
 from simulator.checks.raft.log_mirror import Entry, LogMirror
 from simulator.cluster.machine import Machine

@@ -6,7 +6,7 @@ from kernel.kernel import Kernel
 from kernel.quorum.elections import ELECTIONS_MAX, Elections
 from network.clock import Clock, Now
 from raft.effects import LeaderChanged
-from raft.leader_loss import Cause, LeaderLoss
+from raft.elections.leader_loss import Cause, LeaderLoss
 from tests.kernel.harness import World
 from wire.types import LeaderAndEpoch, LeaderEpoch, NodeId
 

@@ -5,7 +5,7 @@ import pytest
 from kernel.quorum.messages import add_voter, remove_voter, update_voter, voter_versions
 from kernel.quorum.messages.table import request_from_wire, request_to_wire, response_to_wire
 from raft import messages as m
-from raft.reconfig import key_text
+from raft.membership.reconfig import key_text
 from tests.wire.recorded_pairs import answered
 from wire.errors import ErrorCode
 from wire.messages import codec

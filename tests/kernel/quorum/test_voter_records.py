@@ -14,9 +14,9 @@ from kernel.quorum.voter_records import (
 from metadata.control_records import LeaderChange, control_type, decode_control
 from metadata.snapshot import decode_snapshot
 from raft.effects import AppendLeaderChange, SendRequest
+from raft.membership.voter_history import KRaftVersionAt, Membership, VoterHistory, VotersAt
+from raft.membership.voters import Voter, VoterSet, voter_set
 from raft.messages import EndQuorumEpochRequest
-from raft.voter_history import KRaftVersionAt, Membership, VoterHistory, VotersAt
-from raft.voters import Voter, VoterSet, voter_set
 from tests.kernel.quorum.test_disk_faults import leader_of
 from tests.kernel.test_kernel import ready_world
 from wire.batches.batch import iterate_batches

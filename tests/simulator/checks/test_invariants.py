@@ -9,7 +9,7 @@ from metadata.image import Image
 from metadata.record_codec import encode
 from metadata.records import RemoveTopicRecord, TopicRecord
 from metadata.snapshot import encode_snapshot, snapshot_records
-from raft.progress import Progress
+from raft.fetching.progress import Progress
 from raft.quorum import VoteTally
 from raft.roles import Candidate, Follower, Leader, Resigned, Unattached
 from simulator.checks.raft.log_mirror import (

@@ -3,11 +3,11 @@
 import pytest
 
 from raft.events import EpochStart
-from raft.progress import Progress
+from raft.fetching.progress import Progress
+from raft.membership.voter_history import VoterHistory
+from raft.membership.voters import static_voters
 from raft.quorum import VoteTally
 from raft.roles import Candidate, Follower
-from raft.voter_history import VoterHistory
-from raft.voters import static_voters
 from simulator.checks.violation import Violation
 from tests.simulator.worlds import follower, leader, quiet_world
 from wire.batches.batch import encode_control_batch

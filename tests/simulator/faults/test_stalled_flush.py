@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from raft.leader_loss import Cause
+from raft.elections.leader_loss import Cause
 from simulator.checks.violation import Violation
 from simulator.mutants.hunt import mutant_of
 from tests.simulator.worlds import leader, quiet_world, run_on, state_of, strike

@@ -112,7 +112,7 @@ def test_who_survives_stands_in_the_table() -> None:
 
 
 def test_a_target_that_is_gone_is_an_error() -> None:
-    from raft import vote
+    from raft.elections import vote
     from raft.state import RaftState
 
     def patch(patches: Patches) -> None:
@@ -132,7 +132,7 @@ def test_a_function_is_replaced_in_the_modules_of_either_layout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In the wheel every package has `kraftline.` before its name."""
-    from raft import vote
+    from raft.elections import vote
 
     vote_function = vote.on_vote_request
     users = {name: ModuleType(name) for name in ("raft.one", "kraftline.raft.one", "x.raft.one")}

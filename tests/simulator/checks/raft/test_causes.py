@@ -3,8 +3,8 @@
 import pytest
 
 from raft.effects import Effects, LeaderChanged
+from raft.elections.leader_loss import Cause, LeaderLoss
 from raft.events import DiskFull, RequestReceived, ResignRequested, ShutdownRequested, TimeAdvanced
-from raft.leader_loss import Cause, LeaderLoss
 from simulator.checks.raft.causes import causes_of, wrong_cause
 from tests.simulator.checks.raft.test_roles import follower_of, leading, resigned, unattached
 from wire.types import LeaderAndEpoch

@@ -144,7 +144,7 @@ def test_i3_an_answer_to_a_pre_vote_that_records_a_vote(world, monkeypatch, late
         return is_up_to_date
 
     state_of(machine).role = Unattached(epoch=epoch - later, election_deadline_ms=10**9)
-    monkeypatch.setattr("raft.vote._grant_pre_vote", record)
+    monkeypatch.setattr("raft.elections.vote._grant_pre_vote", record)
     request = RequestReceived(reply_token=1, request=pre_vote(epoch))
     text = steps_to(world, machine, request, machine.now().monotonic_ms)
     assert "it answered" in text
@@ -195,13 +195,13 @@ def test_i3_who_resigned_leaves_its_epoch_for_a_pre_vote(world, monkeypatch):
         epoch=epoch, leader_id=NodeId(machine.id), preferred_candidates=(), unacknowledged=set(),
         tried=set(), election_deadline_ms=now_ms + 1_000,
     )  # fmt: skip
-    monkeypatch.setattr("raft.vote._grant_pre_vote", leave)
+    monkeypatch.setattr("raft.elections.vote._grant_pre_vote", leave)
     request = RequestReceived(reply_token=1, request=pre_vote(epoch))
     assert "it answered" in steps_to(world, machine, request, now_ms)
 
 
 def grants_all(monkeypatch):
-    monkeypatch.setattr("raft.vote._grant_pre_vote", lambda state, *, is_up_to_date: True)
+    monkeypatch.setattr("raft.elections.vote._grant_pre_vote", lambda state, *, is_up_to_date: True)
 
 
 def test_i4_a_pre_vote_for_a_worse_log(world, monkeypatch):

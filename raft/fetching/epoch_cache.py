@@ -9,8 +9,8 @@ Source: apache/kafka: raft/.../ReplicatedLog.java, storage/.../LeaderEpochFileCa
 from enum import Enum
 
 from raft.events import EpochStart
-from raft.voter_history import Membership, VoterHistory, VoterRecord
-from raft.voters import VoterSet
+from raft.membership.voter_history import Membership, VoterHistory, VoterRecord
+from raft.membership.voters import VoterSet
 from wire.types import LeaderEpoch, Offset, OffsetAndEpoch
 
 NO_EPOCH = LeaderEpoch(0)

@@ -6,7 +6,9 @@ Source: KIP-595; apache/kafka: raft/.../KafkaRaftClient.java (handleBegin/EndQuo
 import msgspec
 
 from raft import error_codes
-from raft.leader_loss import Cause
+from raft.elections.leader_loss import Cause
+from raft.elections.vote import voter_key_error
+from raft.membership.voters import listener_endpoint
 from raft.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -15,8 +17,6 @@ from raft.messages import (
 )
 from raft.roles import Follower, Leader, Resigned
 from raft.state import RaftState
-from raft.vote import voter_key_error
-from raft.voters import listener_endpoint
 from wire.types import EPOCH_MAX, Endpoint, LeaderEpoch, NodeId, ReplicaKey
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from raft.voters import VoterSet
+from raft.membership.voters import VoterSet
 from wire.types import Offset
 
 BOOTSTRAP_OFFSET: Final = -1

@@ -8,10 +8,10 @@ from typing import Final
 
 from raft import error_codes
 from raft.effects import AppendVoters, VotersAppended
+from raft.membership.voters import VoterSet
 from raft.messages import AddVoterResponse, RemoveVoterResponse
 from raft.roles import Leader, VoterChange
 from raft.state import RaftState
-from raft.voters import VoterSet
 from wire.types import Offset
 
 LEVEL_RECORDS: Final = 2

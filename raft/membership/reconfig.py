@@ -14,7 +14,9 @@ import msgspec
 
 from raft import error_codes
 from raft.config import CAUGHT_UP_MS_MAX
-from raft.fetch_leader import leader_error
+from raft.fetching.fetch_leader import leader_error
+from raft.membership.voter_changes import answer_change, append_level, append_voters, end_change
+from raft.membership.voters import Voter, VoterSet, listener_endpoint, replica_order
 from raft.messages import (
     AddVoterRequest,
     AddVoterResponse,
@@ -27,8 +29,6 @@ from raft.messages import (
 )
 from raft.roles import Leader, VoterChange
 from raft.state import RaftState
-from raft.voter_changes import answer_change, append_level, append_voters, end_change
-from raft.voters import Voter, VoterSet, listener_endpoint, replica_order
 from wire.types import ZERO_UUID, NodeId, ReplicaKey
 
 LEVEL_MIN: Final = 1

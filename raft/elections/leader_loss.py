@@ -41,7 +41,7 @@ class Cause(StrEnum):
     CHECK_QUORUM = "check_quorum"
     """This node led, and no majority fetched from it any more."""
     STALLED_FLUSH = "stalled_flush"
-    """This node led, and its flush stalled (raft/flush_stall.py)."""
+    """This node led, and its flush stalled (raft/elections/flush_stall.py)."""
     DISK_FULL = "disk_full"
     """This node led, and its disk refused an append."""
     OPERATOR = "operator"

@@ -10,10 +10,12 @@ from typing import Final
 
 from raft import error_codes
 from raft.effects import AppendLeaderChange
+from raft.elections.leader_loss import Cause
 from raft.events import EpochStart
-from raft.leader_loss import Cause
+from raft.fetching.progress import Progress
+from raft.membership.voter_history import BOOTSTRAP_OFFSET, Membership
+from raft.membership.voters import Voter, VoterSet, replica_order
 from raft.messages import VoteRequest, VoteResponse
-from raft.progress import Progress
 from raft.quorum import VoteResult, own_tally
 from raft.roles import (
     Candidate,
@@ -24,8 +26,6 @@ from raft.roles import (
     Unattached,
 )
 from raft.state import RaftState
-from raft.voter_history import BOOTSTRAP_OFFSET, Membership
-from raft.voters import Voter, VoterSet, replica_order
 from wire.types import (
     EPOCH_MAX,
     DirectoryId,

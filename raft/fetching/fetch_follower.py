@@ -10,9 +10,9 @@ Source: KIP-595; apache/kafka: raft/.../KafkaRaftClient.java.
 from raft import error_codes
 from raft.config import BOOTSTRAP_ID_MAX, DISK_FULL_RETRY_MS
 from raft.effects import AppendFetched, TruncateLog
+from raft.elections.flush_stall import note_appended, note_flushed
 from raft.events import Appended, Flushed
-from raft.fetch_leader import follow_voters, release_parked, update_high_watermark
-from raft.flush_stall import note_appended, note_flushed
+from raft.fetching.fetch_leader import follow_voters, release_parked, update_high_watermark
 from raft.messages import FetchRequest, FetchResponse, FetchSnapshotRequest
 from raft.roles import Follower, Leader, SnapshotDownload, Unattached
 from raft.state import PendingAppend, RaftInvariantError, RaftState

@@ -9,7 +9,7 @@ Source: QuorumState.initialize (apache/kafka: raft/.../QuorumState.java).
 import msgspec
 
 from raft.config import RaftConfig
-from raft.epoch_cache import LogView
+from raft.fetching.epoch_cache import LogView
 from raft.quorum import own_tally
 from raft.roles import Candidate, Follower, Resigned, Role, Unattached
 from wire.types import LeaderEpoch, NodeId, ReplicaKey, Rng

@@ -32,7 +32,7 @@ from raft.config import (
     EVIDENCE_ROUNDS_MAX,
     RaftConfig,
 )
-from raft.epoch_cache import LogView
+from raft.fetching.epoch_cache import LogView
 from raft.roles import Follower, Role
 from wire.types import LeaderEpoch, NodeId, Rng
 

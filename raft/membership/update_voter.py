@@ -8,10 +8,10 @@ Source: apache/kafka: raft/.../KafkaRaftClient.java, `pollFollowerAsVoter`, 4.3.
 """
 
 from raft import error_codes
+from raft.membership.voters import Voter
 from raft.messages import UpdateVoterRequest, UpdateVoterResponse
 from raft.roles import Follower
 from raft.state import RaftState
-from raft.voters import Voter
 
 _TAKEN = (error_codes.NONE, error_codes.UNSUPPORTED_VERSION)
 

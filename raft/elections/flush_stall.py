@@ -10,7 +10,7 @@ As Resigned and later it cannot be elected before its flush is done: votes are r
 durable log alone (`vote.send_votes`). Its resignation writes nothing.
 """
 
-from raft.leader_loss import Cause
+from raft.elections.leader_loss import Cause
 from raft.roles import Leader
 from raft.state import RaftState
 from wire.types import NodeId
