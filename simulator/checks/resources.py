@@ -13,6 +13,7 @@ from typing import Final
 
 from kernel.config import QuorumConfig
 from kernel.kernel import Kernel
+from network.peers import Channel
 from quorum_controller.controller import Controller
 from raft.roles import Leader
 from simulator.checks.raft.log_mirror import Entry, LogMirror
@@ -51,7 +52,7 @@ class ResourceChecks:
             [
                 *self.rows(machine.id, kernel),
                 ("replies outstanding at rest", len(kernel.replica.replies), parked),
-                ("forwarded requests at rest", len(kernel.forwarding._waiting), 0),
+                ("forwarded requests at rest", _forwarded(kernel), 0),
                 ("stalled appends at rest", len(kernel.writer._stalled), 0),
                 *_at_rest(kernel),
             ]
@@ -61,7 +62,7 @@ class ResourceChecks:
         """True if any node forwards a request of a client, or waits for its commit."""
         kernels = [each.kernel for each in self._machines.values() if each.kernel is not None]
         controllers = [kernel.state.controller for kernel in kernels]
-        return any(kernel.forwarding._waiting for kernel in kernels) or any(
+        return any(_forwarded(kernel) for kernel in kernels) or any(
             controller is not None and controller._deadlines for controller in controllers
         )
 
@@ -88,6 +89,8 @@ class ResourceChecks:
         # A node that comes back with another disk is another observer, and the old one expires.
         observers = others + sum(each.disk_count - 1 for each in self._machines.values())
         links, asked_max = kernel.peers._links.values(), _asked_max(kernel.config.quorum)
+        own = [len(each.in_flight) for each in links if each.channel != Channel.FORWARDING]
+        sent_on = sum(len(each.in_flight) for each in links) - sum(own)
         rows = [
             ("parked fetches", len(state.parked), 4 * others + 4),
             ("connections of raft", len(state.request_manager._by_id), others),
@@ -97,7 +100,9 @@ class ResourceChecks:
             ("replies outstanding", len(kernel.replica.replies), 8 * others + SLACK),
             ("links", len(links), 4 * (others + 1)),
             ("requests queued for a peer", _largest(len(each.queued) for each in links), 4 * SLACK),
-            ("requests in flight", _largest(len(each.in_flight) for each in links), asked_max),
+            ("requests in flight", _largest(own), asked_max),
+            # As many as clients ask while a leader is silent; each has one that waits for it.
+            ("requests sent on", sent_on, kernel.forwarding._in_flight_count),
             ("forwarded requests", len(kernel.forwarding._waiting), 2 * SLACK),
             ("append times", len(writer._timestamps), uncommitted + SLACK),
             ("stalled appends", len(writer._stalled), 4 * SLACK),
@@ -183,6 +188,11 @@ def _at_rest(kernel: Kernel) -> list[Row]:
     if kernel.isr_expansion is not None:
         rows.append(("partitions to expand at rest", len(kernel.isr_expansion._ready), 0))
     return rows
+
+
+def _forwarded(kernel: Kernel) -> int:
+    """Count the requests of clients that wait for an answer of the active controller."""
+    return len(kernel.forwarding._waiting) + kernel.forwarding._in_flight_count
 
 
 def _asked_max(quorum: QuorumConfig) -> int:

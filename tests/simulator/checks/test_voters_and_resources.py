@@ -2,6 +2,7 @@
 
 import pytest
 
+from network.peers import Channel
 from raft.events import EpochStart
 from raft.fetching.progress import Progress
 from raft.membership.voter_history import VoterHistory
@@ -123,6 +124,12 @@ def raft_of(kernel):
     return kernel.core._state
 
 
+def send_on(kernel, numbers):
+    link = link_of(kernel)
+    link.channel = Channel.FORWARDING
+    link.in_flight.update(dict.fromkeys(numbers))
+
+
 GROW = {
     "parked fetches": lambda k: raft_of(k).parked.extend(raft_of(k).parked[:1] * 1_000),
     "connections of raft": lambda k: raft_of(k).request_manager._by_id.update(dict.fromkeys(MANY)),
@@ -135,6 +142,7 @@ GROW = {
     "replies outstanding": lambda k: [k.replica.replies.expect(print) for _ in MANY],
     "requests queued for a peer": lambda k: link_of(k).queued.extend(MANY),
     "requests in flight": lambda k: link_of(k).in_flight.update(dict.fromkeys(MANY)),
+    "requests sent on": lambda k: send_on(k, [1]),
     "forwarded requests": lambda k: k.forwarding._waiting.update(dict.fromkeys(MANY)),
     "append times": lambda k: k.writer._timestamps.extend((n, n) for n in MANY),
     "stalled appends": lambda k: k.writer._stalled.extend(MANY),
@@ -219,6 +227,15 @@ def test_i19_what_a_leader_adopted_before_it_resigned_is_no_leak(world):
     assert "1 adopted batches, at most 0" in too_large(world, machine)
     state._committed_end_offset = machine.kernel.loader.end_offset + 1
     assert too_large(world, machine) is None
+
+
+def test_i19_a_request_that_is_sent_on_has_one_who_waits(world):
+    machine = leader(world)
+    send_on(machine.kernel, MANY)
+    machine.kernel.forwarding._in_flight_count = len(MANY)
+    assert too_large(world, machine) is None
+    with pytest.raises(Violation, match=r"I19: .* 1000 forwarded requests at rest"):
+        world.check_resources_at_rest()
 
 
 @pytest.mark.parametrize("table", ["forwarded requests", "deadlines"])
