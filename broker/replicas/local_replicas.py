@@ -386,6 +386,7 @@ class LocalReplicas:
         key = self._all.key_of(name)
         if key is not None:
             self._replicas.check(key)
+            self._fetchers.log_start_raised(key)
 
     def appended(self, key: TopicIdPartition, wait: Callable[[], Flushed] | None = None) -> None:
         """Hand out the flush that an append to a hosted partition asks for, if it does."""

@@ -68,7 +68,7 @@ class Fetcher:
         self._effects = broker.effects
         self._budget = broker.budget
         self._failed = failed
-        self._session = FollowerSession()
+        self.session = FollowerSession()
         self._states: dict[TopicIdPartition, FetchState] = {}
         self._delayed: dict[TopicIdPartition, FetchState] = {}
         """In the order in which the delays end, which are all as long."""
@@ -133,7 +133,7 @@ class Fetcher:
         if self._states.pop(key, None) is not None:
             self._delayed.pop(key, None)
             self._throttled.pop(key, None)
-            self._session.leave_out(key)
+            self.session.leave_out(key)
 
     def _continue(self, state: FetchState, log: UnifiedLog) -> None:
         """Let a partition be fetched from the end of its log."""
@@ -148,13 +148,13 @@ class Fetcher:
             log_start_offset=Offset(log.log_start_offset),
             max_bytes=self._config.bytes_max,
         )
-        self._session.want(state.key, row)
+        self.session.want(state.key, row)
 
     def _delay(self, state: FetchState) -> None:
         """Leave a partition out for the back-off; a delay is not prolonged."""
         state.is_asking, state.is_replaying, state.leader_end_offset = False, False, None
         self._throttled.pop(state.key, None)
-        self._session.leave_out(state.key)
+        self.session.leave_out(state.key)
         if state.delayed_until_ms is None:
             state.delayed_until_ms = self._clock.now_ms + self._config.backoff_ms
             self._delayed[state.key] = state
@@ -180,7 +180,7 @@ class Fetcher:
         """Time of the next request; None while one is in flight, and without partitions."""
         if self._is_in_flight:
             return None
-        if self._session.has_request or self._questions:
+        if self.session.has_request or self._questions:
             return self._clock.now_ms
         times = [self._throttled_until_ms] if self._throttled else []
         delays = (each.delayed_until_ms for each in islice(self._delayed.values(), 1))
@@ -194,10 +194,10 @@ class Fetcher:
         if not self._end_delays():
             return None
         self._throttle()
-        if not self._session.has_request:
+        if not self.session.has_request:
             return None
         self._is_in_flight = True
-        return self._broker.fetch_request(self._session.next_request())
+        return self._broker.fetch_request(self.session.next_request())
 
     def _end_delays(self) -> bool:
         """End delays that are over, as far as the budget has room; True if no other is over.
@@ -241,7 +241,7 @@ class Fetcher:
         for key, state in self._states.items():
             if state.is_ready and state.lag != 0 and self._quota.is_throttled(key):
                 self._throttled[key] = state
-                self._session.leave_out(key)
+                self.session.leave_out(key)
         self._throttled_until_ms = self._clock.now_ms + self._config.backoff_ms
 
     def take_questions(self) -> list[OffsetQuestion]:
@@ -256,7 +256,7 @@ class Fetcher:
         assert self._is_in_flight, "no request is in flight"
         assert not self._is_answered, "it has a response"
         self._is_answered = True
-        self._session.on_failure()
+        self.session.on_failure()
         self._to_delay.extend(self._states.values())
         self.go_on()
 
@@ -265,7 +265,7 @@ class Fetcher:
         assert self._is_in_flight, "no request is in flight"
         assert not self._is_answered, "it has one response"
         self._is_answered = True
-        verdict = self._session.on_response(response)
+        verdict = self.session.on_response(response)
         if verdict is Verdict.TAKEN:
             self._rows = FetchedRows(response.partitions)
         elif verdict is Verdict.REFUSED:
@@ -294,7 +294,7 @@ class Fetcher:
         """Take a slice of a row; True if there is another."""
         fetched = row.fetched
         state = self._states.get(fetched.key)
-        requested = self._session.sent_row(fetched.key)
+        requested = self.session.sent_row(fetched.key)
         if state is None or requested is None or not state.is_ready:
             self._budget.spend(1)
             return False
@@ -319,7 +319,7 @@ class Fetcher:
         may pass, such as those of a topic that the leader does not know yet.
         """
         if code is ErrorCode.offset_out_of_range:
-            self._session.leave_out(state.key)
+            self.session.leave_out(state.key)
             state.is_asking = True
             self._ask(state, LATEST)
         elif code is ErrorCode.fenced_leader_epoch:
@@ -431,7 +431,7 @@ class Fetcher:
         self._log(LogLevel.INFO, "replica_truncated", state, end_offset=end_offset, **fields)
         if log.is_replaying:
             state.is_replaying = True
-            self._session.leave_out(state.key)
+            self.session.leave_out(state.key)
             self._replaying.append(state)
         else:
             self._continue(state, log)

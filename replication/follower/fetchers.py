@@ -90,6 +90,13 @@ class Fetchers:
             fetcher.remove(key)
             self._end_if_idle(place)
 
+    def log_start_raised(self, key: TopicIdPartition) -> None:
+        """Tell the leader where a log begins since retention: consumers read below that there."""
+        place, partition = self._assigned.get(key), self._broker.partition_of(key)
+        fetcher = None if place is None else self._fetchers.get(place)
+        if fetcher is not None and partition is not None and partition.log is not None:
+            fetcher.session.tell_log_start(key, Offset(partition.log.log_start_offset))
+
     def _end_if_idle(self, place: tuple[NodeId, int]) -> None:
         """End a fetcher without partitions, unless that has ended it which it called meanwhile."""
         fetcher = self._fetchers.get(place)

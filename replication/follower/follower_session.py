@@ -16,7 +16,7 @@ import msgspec
 from replication.leader.fetch_session import INITIAL_EPOCH, NO_SESSION_ID, next_epoch
 from wire.errors import ErrorCode
 from wire.messages.replica_fetch import ReplicaFetchResponse, ReplicaFetchRow
-from wire.types import TopicIdPartition
+from wire.types import Offset, TopicIdPartition
 
 
 class SessionRequest(msgspec.Struct, frozen=True):
@@ -68,6 +68,12 @@ class FollowerSession:
             self._wanted.pop(key, None)
             self._wanted[key] = row
             self._changed[key] = None
+
+    def tell_log_start(self, key: TopicIdPartition, log_start_offset: Offset) -> None:
+        """Name the start of a log, which rose without a fetch, in the next request."""
+        row = self._wanted.get(key)
+        if row is not None:
+            self.want(key, msgspec.structs.replace(row, log_start_offset=log_start_offset))
 
     def leave_out(self, key: TopicIdPartition) -> None:
         """Fetch a partition no more."""

@@ -57,6 +57,9 @@ class Replicas:
     def check(self, key: Any) -> None:
         self.calls.append(("check", key))
 
+    def log_start_raised(self, key: Any) -> None:
+        self.calls.append(("log_start_raised", key))
+
     def check_all(self, keys: Any) -> None:
         self.calls.append(("check_all", *keys))
 

@@ -77,18 +77,6 @@ def test_lag_is_counted_up_to_the_leaders_high_watermark():
     assert pair.fetchers.lag(key()) == 4
 
 
-def test_a_log_start_that_rises_is_told_with_the_next_request():
-    pair = Pair(records=3)
-    pair.assign()
-    pair.exchange()
-    log = pair.led[key()].log
-    log.set_high_watermark(3)
-    log.raise_log_start_to(2)
-    pair.exchange()
-    (row,) = pair.requested().topics[0].partitions
-    assert row.log_start_offset == 2
-
-
 def test_a_batch_that_is_cut_at_the_end_is_fetched_again():
     pair = Pair()
     pair.assign()
