@@ -8,6 +8,7 @@ import msgspec
 from kio.serial import entity_reader
 
 from broker.apis.access import Access
+from broker.apis.records import fetch
 from broker.apis.records.fetch import Fetch
 from broker.apis.records.produce import Produce
 from broker.clients.call import Call
@@ -19,6 +20,7 @@ from metadata.image import Acl, Broker, Topic
 from metadata.records import RegisteredEndpoint
 from network.sampled_rate import QuotaWindow
 from quorum_controller.security.authorization import PatternType, Permission, ResourceType
+from replication.leader import fetches
 from replication.leader.fetch_session import FetchManager, FetchSessionCache
 from storage.segments.file_slice import FileSlice
 from tests.broker.apis.requests import ALICE
@@ -26,9 +28,23 @@ from tests.replication.managers import Managed
 from tests.wire.messages import test_fetch_request, test_produce
 from tests.wire.messages.test_produce import topic_id
 from wire.connections.headers import RequestHeader
+from wire.messages import fetch_request, fetch_response
 from wire.messages.fetch_request import RequestedPartition
 
 PRODUCE, FETCH = 0, 1
+
+
+def divide(monkeypatch):
+    """Make each Fetch so large that it is done partition by partition."""
+    for module, name, value in (
+        (fetch, "SMALL_MAX", 0),
+        (fetch, "SMALL_BYTES_MAX", 0),
+        (fetch, "PIECE", 1),
+        (fetches, "READ_PIECE", 1),
+        (fetch_request, "PIECE", 1),
+        (fetch_response, "PIECE", 1),
+    ):
+        monkeypatch.setattr(module, name, value)
 
 
 def key_of(name, number=0):

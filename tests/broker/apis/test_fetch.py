@@ -5,7 +5,6 @@ from collections import Counter
 import msgspec
 import pytest
 
-from broker.apis.records import fetch
 from broker.clients.request_metrics import FETCH_FOLLOWER
 from quorum_controller.security.authorization import (
     CLUSTER_NAME,
@@ -13,7 +12,6 @@ from quorum_controller.security.authorization import (
     Operation,
     ResourceType,
 )
-from replication.leader import fetches
 from storage.logs.tail import TAIL_BYTES_MAX
 from storage.producers.producer_state import Origin
 from tests.broker.apis.records import (
@@ -21,6 +19,7 @@ from tests.broker.apis.records import (
     Records,
     answer_of,
     content,
+    divide,
     fetched_rows,
     key_of,
 )
@@ -28,7 +27,6 @@ from tests.replication.partitions import WALL_MS, registration
 from tests.storage.test_unified_log import marker, produced
 from wire.batches.batch import iterate_batches
 from wire.errors import ErrorCode, RemoteProtocolError
-from wire.messages import fetch_request, fetch_response
 
 NONE = ErrorCode.none
 NOT_LEADER = ErrorCode.not_leader_or_follower
@@ -40,15 +38,7 @@ FOLLOWER = {"replica_id": 2, "replica_epoch": 12}
 def _size(request, monkeypatch):
     """Each request is small, and then so large that it is done partition by partition."""
     if request.param == "in pieces":
-        for module, name, value in (
-            (fetch, "SMALL_MAX", 0),
-            (fetch, "SMALL_BYTES_MAX", 0),
-            (fetch, "PIECE", 1),
-            (fetches, "READ_PIECE", 1),
-            (fetch_request, "PIECE", 1),
-            (fetch_response, "PIECE", 1),
-        ):
-            monkeypatch.setattr(module, name, value)
+        divide(monkeypatch)
 
 
 def filled(count=3, **fields):

@@ -3,18 +3,23 @@
 import pytest
 from msgspec.structs import replace
 
-from broker.apis.records import fetch
 from quorum_controller.security.authorization import AccessRules
-from replication.leader import fetches
 from replication.leader.quiet_partitions import LOOK_MS
 from replication.partition import Partition
-from tests.broker.apis.records import FETCH, Records, answer_of, fetched_rows, key_of, row_of
+from tests.broker.apis.records import (
+    FETCH,
+    Records,
+    answer_of,
+    divide,
+    fetched_rows,
+    key_of,
+    row_of,
+)
 from tests.replication.partitions import WALL_MS
 from tests.storage.test_unified_log import produced
 from tests.wire.messages.test_fetch_request import request_bytes
 from wire.batches.batch import iterate_batches
 from wire.errors import ErrorCode
-from wire.messages import fetch_request
 from wire.steps import finished
 
 VERSION = 15
@@ -25,14 +30,7 @@ BUSY, QUIET = key_of("t", 0), key_of("t", 1)
 @pytest.fixture(autouse=True, params=["whole", "in pieces"])
 def _size(request, monkeypatch):
     if request.param == "in pieces":
-        for module, name, value in (
-            (fetch, "SMALL_MAX", 0),
-            (fetch, "SMALL_BYTES_MAX", 0),
-            (fetch, "PIECE", 1),
-            (fetch_request, "PIECE", 1),
-            (fetches, "READ_PIECE", 1),
-        ):
-            monkeypatch.setattr(module, name, value)
+        divide(monkeypatch)
 
 
 class Counted(Partition):
