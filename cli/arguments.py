@@ -120,3 +120,20 @@ def exactly_one(parser: Parser, options: Any, actions: tuple[str, ...], text: st
     if len(chosen) != 1:
         parser.error(text)
     return chosen[0]
+
+
+def add_voter_flags(parser: Parser) -> None:
+    """Add the flags for the voters of a dynamic quorum that a folder is formatted with."""
+    voters = parser.add_mutually_exclusive_group()
+    voters.add_argument(
+        "-s", "--standalone", action="store_true", help="this controller is the only voter"
+    )
+    voters.add_argument(
+        "-N", "--no-initial-controllers", action="store_true", help="finds the voters at the quorum"
+    )
+    voters.add_argument(
+        "-I",
+        "--initial-controllers",
+        metavar="LIST",
+        help="the voters: ID@HOST:PORT:DIRECTORY_ID, the same list on every node",
+    )

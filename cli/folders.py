@@ -4,12 +4,11 @@ import os
 import sys
 from argparse import Namespace
 from base64 import b64decode
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from random import SystemRandom
-from typing import Final
 
 import msgspec
 
@@ -17,7 +16,7 @@ from cli.admin.controller_properties import read_properties_file
 from cli.admin.feature_table import check_level, parse_levels
 from cli.admin.scram import MECHANISMS, SALT_BYTES, Credential
 from cli.arguments import UsageError, shortened
-from cli.initial_controllers import initial_controllers, standalone_voters
+from cli.initial_controllers import asked_voters
 from cli.release_versions import new_cluster_levels
 from kernel.config import NodeConfig
 from kernel.formatting import FormatError, FormatRequest, format_directories
@@ -35,16 +34,6 @@ from storage.errors import CorruptFileError
 from storage.log_dir.meta_properties import encode_uuid, read_meta_properties
 from storage.os_vfs import OsVfs
 from wire.random_ids import random_uuid
-
-NO_VOTERS: Final = (
-    "Because controller.quorum.voters is not set on this controller, you must specify one of the "
-    "following: --standalone, --initial-controllers, or --no-initial-controllers."
-)
-STATIC_VOTERS: Final = (
-    "You cannot specify controller.quorum.voters and format the node with --initial-controllers or "
-    "--standalone. If you want to use dynamic quorum, please remove controller.quorum.voters and "
-    "specify controller.quorum.bootstrap.servers instead."
-)
 
 
 def run(options: Namespace) -> int:
@@ -69,7 +58,7 @@ def run(options: Namespace) -> int:
 def _format(options: Namespace) -> int:
     config = read_config(Path(options.config))
     new_uuid = partial(random_uuid, SystemRandom())
-    voters = _initial_voters(options, config, new_uuid)
+    voters = asked_voters(options, config, new_uuid)
     check_cluster_id(options.cluster_id)
     features = new_cluster_levels(
         options.release_version,
@@ -101,26 +90,6 @@ def _format(options: Namespace) -> int:
     else:
         sys.stdout.writelines(_formatted_lines(formatted, config, request, level))
     return 0
-
-
-def _initial_voters(
-    options: Namespace, config: NodeConfig, new_uuid: Callable[[], bytes]
-) -> VoterSet | None:
-    """The voters of a new dynamic quorum; None for static ones and for a node that joins one.
-
-    Raises:
-        UsageError: the flags do not fit the configuration.
-    """
-    is_initial = options.initial_controllers is not None or options.standalone
-    if config.voters and is_initial:
-        raise UsageError(STATIC_VOTERS)
-    if options.initial_controllers is not None:
-        return initial_controllers(options.initial_controllers, config.controller_listener_names[0])
-    if options.standalone:
-        return standalone_voters(config, new_uuid)
-    if config.is_controller and not (config.voters or options.no_initial_controllers):
-        raise UsageError(NO_VOTERS)
-    return None
 
 
 def _feature_levels(entries: Sequence[str]) -> dict[str, int]:

@@ -5,6 +5,7 @@ core/.../StorageTool.scala (`createStandaloneDynamicVoters`), 4.3.
 """
 
 import re
+from argparse import Namespace
 from collections.abc import Callable
 from typing import Final
 
@@ -18,7 +19,36 @@ from wire.types import DirectoryId, Endpoint, NodeId, ReplicaKey
 PORT_MAX: Final = 65535
 KRAFT_VERSION_RANGE: Final = (0, 1)
 """Range of kraft.version that Kafka's tool writes for each voter; the voter corrects its own."""
+NO_VOTERS: Final = (
+    "Because controller.quorum.voters is not set on this controller, you must specify one of the "
+    "following: --standalone, --initial-controllers, or --no-initial-controllers."
+)
+STATIC_VOTERS: Final = (
+    "You cannot specify controller.quorum.voters and format the node with --initial-controllers or "
+    "--standalone. If you want to use dynamic quorum, please remove controller.quorum.voters and "
+    "specify controller.quorum.bootstrap.servers instead."
+)
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+
+
+def asked_voters(
+    options: Namespace, config: NodeConfig, new_uuid: Callable[[], bytes]
+) -> VoterSet | None:
+    """The voters of a new dynamic quorum; None for static ones and for a node that joins one.
+
+    Raises:
+        UsageError: the flags do not fit the configuration.
+    """
+    is_initial = options.initial_controllers is not None or options.standalone
+    if config.voters and is_initial:
+        raise UsageError(STATIC_VOTERS)
+    if options.initial_controllers is not None:
+        return initial_controllers(options.initial_controllers, config.controller_listener_names[0])
+    if options.standalone:
+        return standalone_voters(config, new_uuid)
+    if config.is_controller and not (config.voters or options.no_initial_controllers):
+        raise UsageError(NO_VOTERS)
+    return None
 
 
 def initial_controllers(text: str, listener: str) -> VoterSet:

@@ -1,12 +1,22 @@
 """`kraftline server`: `start` runs a node in this process, `ready` asks one whether it serves."""
 
+import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final
+from random import SystemRandom
+from typing import TYPE_CHECKING, Final
 
-from cli.arguments import Parser, integer
+from cli.arguments import Parser, UsageError, add_voter_flags, integer
 
+if TYPE_CHECKING:
+    from node.identity import InitialVoters
+
+VOTERS_WITHOUT_FORMAT: Final = (
+    "--standalone, --initial-controllers and --no-initial-controllers say what folders are "
+    "formatted with: --format CLUSTER_ID is missing"
+)
 WAIT_SECONDS: Final = 5
 """In which a node has to answer, unless --timeout says otherwise."""
 
@@ -23,7 +33,29 @@ def run(arguments: Sequence[str]) -> int:
         )
     from node.main import start  # noqa: PLC0415  # a usage error must not wait for it
 
-    return start(path, options.override, options.format, environment=options.environment)
+    try:
+        return start(
+            path,
+            options.override,
+            options.format,
+            environment=options.environment,
+            initial_voters=_initial_voters(options),
+        )
+    except UsageError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+
+
+def _initial_voters(options: Namespace) -> "InitialVoters | None":
+    """Return what gives the voters to format with; None where no flag is about them."""
+    if not (options.standalone or options.initial_controllers or options.no_initial_controllers):
+        return None
+    if options.format is None:
+        raise UsageError(VOTERS_WITHOUT_FORMAT)
+    from cli.initial_controllers import asked_voters  # noqa: PLC0415  # as above
+    from wire.random_ids import random_uuid  # noqa: PLC0415
+
+    return partial(asked_voters, options, new_uuid=partial(random_uuid, SystemRandom()))
 
 
 def _parse(arguments: Sequence[str]) -> Namespace:
@@ -49,6 +81,7 @@ def _parse(arguments: Sequence[str]) -> Namespace:
         metavar="CLUSTER_ID",
         help="start: first format the folders that are not formatted",
     )
+    add_voter_flags(parser)
     parser.add_argument(
         "--timeout",
         type=integer(1, 3600),

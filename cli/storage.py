@@ -7,7 +7,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 from uuid import UUID
 
-from cli.arguments import Parser, UsageError
+from cli.arguments import Parser, UsageError, add_voter_flags
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -60,19 +60,7 @@ def _parse(arguments: Sequence[str]) -> Namespace:
         default=[],
         help="SCRAM-SHA-256=[name=N,password=P,iterations=I]; SCRAM-SHA-512; repeatable",
     )
-    voters = formatting.add_mutually_exclusive_group()
-    voters.add_argument(
-        "-s", "--standalone", action="store_true", help="this controller is the only voter"
-    )
-    voters.add_argument(
-        "-N", "--no-initial-controllers", action="store_true", help="finds the voters at the quorum"
-    )
-    voters.add_argument(
-        "-I",
-        "--initial-controllers",
-        metavar="LIST",
-        help="the voters: ID@HOST:PORT:DIRECTORY_ID, the same list on every node",
-    )
+    add_voter_flags(formatting)
     formatting.add_argument("--json", action="store_true", help="one JSON object")
     mapping = commands.add_parser("version-mapping")
     mapping.add_argument("-r", "--release-version", help="a release; default: the newest")

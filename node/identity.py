@@ -13,12 +13,15 @@ from kernel.formatting import (
 )
 from metadata.features import METADATA_VERSION_DEFAULT, served_levels
 from node.errors import StartError, shortened
+from raft.membership.voters import VoterSet
 from storage.log_dir.directory_lock import lock_directory
 from storage.log_dir.meta_properties import META_PROPERTIES_NAME, read_meta_properties
 from storage.vfs import Lock, Vfs, join
 from wire.types import DirectoryId
 
 CLUSTER_ID_CHARACTERS_MAX: Final = 1000
+InitialVoters = Callable[[NodeConfig], VoterSet | None]
+"""Gives the voters that a new dynamic quorum starts with; None for a node that joins one."""
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +56,7 @@ def prepare(
     format_cluster_id: str | None,
     new_uuid: Callable[[], bytes],
     wall_ms: int,
+    initial_voters: InitialVoters | None = None,
 ) -> Identity:
     """Lock every log directory, format unformatted ones if requested, and check the others.
 
@@ -60,8 +64,10 @@ def prepare(
         StartError, LockedDirectoryError, FormatError, CorruptFileError: one line for the operator.
     """
     folders = metadata_folder_first(config)
+    voters = None
     if format_cluster_id is not None:
         check_cluster_id(format_cluster_id)
+        voters = None if initial_voters is None else initial_voters(config)
     else:
         for path in folders:
             if not vfs.exists(path):
@@ -75,6 +81,7 @@ def prepare(
             features=served_levels(METADATA_VERSION_DEFAULT),
             ignore_formatted=True,
             now_ms=wall_ms,
+            initial_voters=voters,
         )
         format_directories(vfs, config, request, new_uuid)
     return _read(vfs, config, folders, locks)

@@ -4,6 +4,10 @@ import gc
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from node.identity import InitialVoters
 
 
 def start(
@@ -12,6 +16,7 @@ def start(
     format_cluster_id: str | None,
     *,
     environment: bool = False,
+    initial_voters: "InitialVoters | None" = None,
 ) -> int:
     """Run the node of a properties file until a signal or a failure stops it.
 
@@ -20,6 +25,7 @@ def start(
         overrides: `key=value`, which override the file.
         format_cluster_id: cluster id to format unformatted log directories with, before start.
         environment: True if KAFKA_* variables override the file (node/configs/environment.py).
+        initial_voters: voters that a dynamic quorum is formatted with, by the configuration.
 
     Returns:
         The exit code: 0 after a clean shutdown, 1 if it could not start or had to stop.
@@ -33,6 +39,12 @@ def start(
     try:
         from node.process import run_node  # noqa: PLC0415 - after the lines above
 
-        return run_node(properties, overrides, format_cluster_id, environment=environment)
+        return run_node(
+            properties,
+            overrides,
+            format_cluster_id,
+            environment=environment,
+            initial_voters=initial_voters,
+        )
     finally:
         gc.enable()

@@ -38,7 +38,7 @@ from node.configs.sources import configuration
 from node.driver import LISTEN_BACKLOG, Driver
 from node.errors import ConfigError, StartError, one_line
 from node.http import HttpListener
-from node.identity import Identity, prepare
+from node.identity import Identity, InitialVoters, prepare
 from node.leader_client import LeaderClient
 from node.local_client import LocalClient
 from node.logs import write_log
@@ -100,6 +100,7 @@ def run_node(
     *,
     environment: bool = False,
     door: FaultDoor | None = None,
+    initial_voters: InitialVoters | None = None,
 ) -> int:
     """Run one node in this process; return its exit code."""
     try:
@@ -109,7 +110,7 @@ def run_node(
         if properties is None and format_cluster_id is None:
             format_cluster_id = asked_cluster_id(os.environ)
         recorder = Recorder(time.monotonic_ns())
-        identity, kernel, broker = _open(config, format_cluster_id, recorder, door)
+        identity, kernel, broker = _open(config, format_cluster_id, recorder, door, initial_voters)
     except REFUSALS as refusal:
         sys.stderr.write(f"{refusal}\n")
         return 1
@@ -157,6 +158,7 @@ def _open(
     format_cluster_id: str | None,
     recorder: Recorder,
     door: FaultDoor | None = None,
+    initial_voters: InitialVoters | None = None,
 ) -> tuple[Identity, Kernel, Broker | None]:
     """Lock and check the log directories; open the kernel, and the records of a broker.
 
@@ -168,7 +170,8 @@ def _open(
     rng = _new_rng()
     at = now()
     try:
-        identity = prepare(vfs, config, format_cluster_id, partial(random_uuid, rng), at.wall_ms)
+        new_uuid = partial(random_uuid, rng)
+        identity = prepare(vfs, config, format_cluster_id, new_uuid, at.wall_ms, initial_voters)
         guards = {path: threading.Lock() for path in config.log_dirs}
         broker = _open_records(config, identity, at, guards, door) if config.is_broker else None
         kernel = Kernel(

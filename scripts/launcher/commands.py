@@ -15,7 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scripts.launcher import processes
+from scripts.launcher import membership, processes
+from scripts.launcher.description import check_cluster_ids, load_cluster, save_cluster
 from scripts.launcher.environment import ROOT, ensure_environment
 from scripts.launcher.layout import (
     BASE_PORT_MAX,
@@ -23,11 +24,9 @@ from scripts.launcher.layout import (
     SHOWN_CHARACTERS,
     Cluster,
     NodePlan,
-    check_cluster_ids,
-    load_cluster,
-    new_cluster_id,
+    Voters,
+    new_id,
     plan_nodes,
-    save_cluster,
 )
 from scripts.launcher.readiness import wait_ready
 from scripts.launcher.refusal import RefusalError, UsageError
@@ -41,6 +40,7 @@ from scripts.launcher.report import (
     table,
 )
 
+STATIC_VOTERS = "controller.quorum.voters"
 DEFAULT_NODES = 3
 DEFAULT_BASE_PORT = 9092
 STOP_SECONDS = 20.0
@@ -97,7 +97,49 @@ def up(arguments: argparse.Namespace) -> int:
         # Settings that no node started with are not for the next `up`.
         save_cluster(existing or replace(cluster, settings={}))
         raise
+    if cluster.voters is not None:
+        save_cluster(replace(cluster, voters=replace(cluster.voters, has_begun=True)))
     _print_status(cluster, as_json=arguments.json)
+    return HEALTHY
+
+
+def add_node(arguments: argparse.Namespace) -> int:
+    """Start a further node and, if it is a controller, make it a voter."""
+    cluster = _existing(arguments)
+    added = membership.planned_node(cluster, arguments.role)
+    membership.serving_quorum(cluster)
+    python = ensure_environment()
+    wider = replace(cluster, added=(*cluster.added, added))
+    node = wider.node(added.id)
+    processes.check_ports([node])
+    processes.check_disk(cluster.folder)
+    save_cluster(wider)
+    try:
+        _start(wider, [node], python)
+    except (RefusalError, OSError, KeyboardInterrupt):
+        membership.forget_added(cluster, node)
+        raise
+    if "controller" in node.roles:
+        membership.add_voter(wider, node, python)
+    sys.stdout.write(f"node {node.id} has joined {cluster.folder}\n")
+    return HEALTHY
+
+
+def remove_node(arguments: argparse.Namespace) -> int:
+    """Take a node out of the voters and brokers, and stop it; its folder stays."""
+    cluster = _existing(arguments)
+    node = cluster.node_of(arguments.node)
+    quorum = membership.serving_quorum(cluster)
+    python = ensure_environment()
+    membership.check_removable(cluster, node, quorum, python)
+    membership.remove_voter(cluster, node, quorum, python)
+    pid = processes.running_pid(cluster, node.id)
+    if pid is not None:
+        _stop([pid])
+    membership.unregister(cluster, node, python)
+    save_cluster(membership.without(cluster, node))
+    folder = cluster.node_folder(node.id)
+    sys.stdout.write(f"node {node.id} has left; its data stays in {folder} until quorum clean\n")
     return HEALTHY
 
 
@@ -200,8 +242,8 @@ def clean(arguments: argparse.Namespace) -> int:
         if answer.strip().lower() not in CONFIRMED:
             raise RefusalError("nothing removed")
     # Only what `up` made: whatever else lies in the folder is not ours to remove.
-    for node in cluster.nodes:
-        shutil.rmtree(cluster.node_folder(node.id), ignore_errors=True)
+    for node_id in cluster.ids_ever:
+        shutil.rmtree(cluster.node_folder(node_id), ignore_errors=True)
     for path in cluster.folder.glob("cluster.json*"):
         path.unlink()
     if not any(cluster.folder.iterdir()):
@@ -217,12 +259,15 @@ def _planned(folder: Path, arguments: argparse.Namespace, existing: Cluster | No
         node_count = DEFAULT_NODES if arguments.nodes is None else arguments.nodes
         cluster = Cluster(
             folder=folder,
-            cluster_id=new_cluster_id(),
+            cluster_id=new_id(),
             node_count=node_count,
             broker_count=arguments.brokers,
             base_port=DEFAULT_BASE_PORT if arguments.base_port is None else arguments.base_port,
             settings=settings,
         )
+        if STATIC_VOTERS not in settings:
+            ids = {node.id: new_id() for node in cluster.controllers}
+            cluster = replace(cluster, voters=Voters(ids))
     else:
         for flag, wanted, found in (
             ("--nodes", arguments.nodes, existing.node_count),
@@ -237,6 +282,12 @@ def _planned(folder: Path, arguments: argparse.Namespace, existing: Cluster | No
                     f"{folder} holds a quorum {held} {wanted}; "
                     "take another --dir, or remove it: quorum clean"
                 )
+        is_moved = arguments.base_port not in (None, existing.base_port)
+        if is_moved and existing.voters is not None and existing.voters.has_begun:
+            raise RefusalError(
+                f"--base-port {arguments.base_port}: the voters of {folder} know each other at "
+                f"--base-port {existing.base_port} by their log"
+            )
         cluster = replace(
             existing,
             base_port=existing.base_port if arguments.base_port is None else arguments.base_port,
@@ -357,6 +408,13 @@ def _parser() -> argparse.ArgumentParser:
         help="a key for every server.properties",
     )  # fmt: skip
     sub.add_argument("--json", action="store_true", help="print one object")
+    sub = command("add-node", add_node, "start a further node; a controller becomes a voter")
+    sub.add_argument(
+        "--role", choices=("combined", "controller", "broker"),
+        help="default: as the other nodes, a broker beside dedicated controllers",
+    )  # fmt: skip
+    sub = command("remove-node", remove_node, "take a node out of the cluster and stop it")
+    sub.add_argument("node", metavar="NODE")
     command("down", down, "stop all nodes, keep their data")
     sub = command("status", status, "show nodes, leader and lag; exit 3 when degraded")
     sub.add_argument("--json", action="store_true", help="print one object")

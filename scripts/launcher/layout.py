@@ -1,6 +1,6 @@
 """Content of a quorum folder, and the addresses of its nodes.
 
-    DIR/cluster.json              cluster id, ports, nodes, settings given with --set
+    DIR/cluster.json              cluster id, ports, nodes, first voters, settings given with --set
     DIR/nodeN/server.properties   Kafka's keys, rewritten by every `up`
     DIR/nodeN/data/               log.dirs of the node: its metadata log and partitions
     DIR/nodeN/node.log            its output
@@ -12,18 +12,13 @@ are combined (broker and controller, ids 1..n), or controllers are 1..n and brok
 """
 
 import base64
-import errno
-import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from node.configs.properties import PropertiesError, format_properties, parse_properties
 from scripts.launcher.refusal import RefusalError, UsageError
 
 HOST = "127.0.0.1"
-CLUSTER_FILE = "cluster.json"
 CONTROLLER_PORT_DISTANCE = 1000
 HTTP_PORT_DISTANCE = 2000
 FIRST_BROKER_ID = 101
@@ -31,7 +26,7 @@ NODES_MAX = 100
 PORT_MAX = 65535
 BASE_PORT_MAX = PORT_MAX - HTTP_PORT_DISTANCE
 """Of a quorum of one node."""
-JSON_TYPES = {str: "a text", int: "a whole number", bool: "true or false", dict: "an object"}
+ROLES = ("broker", "controller")
 SHOWN_CHARACTERS = 80
 
 
@@ -68,6 +63,38 @@ class NodePlan:
 
 
 @dataclass(frozen=True)
+class Voters:
+    """The voters that a dynamic quorum begins with (KIP-853)."""
+
+    directory_ids: dict[int, str]
+    """Of each controller's metadata directory."""
+    has_begun: bool = False
+    """True once it has served: a folder that is empty after that has lost its votes, and must not
+    be given the directory id that had them."""
+
+
+@dataclass(frozen=True)
+class AddedNode:
+    """A node of `quorum add-node`; `slot` counts all nodes there have ever been, from 0."""
+
+    id: int
+    roles: tuple[str, ...]
+    slot: int
+
+    def plan(self, base_port: int) -> NodePlan:
+        """Its ports."""
+        return NodePlan(
+            self.id,
+            self.roles,
+            base_port + self.slot if "broker" in self.roles else None,
+            base_port + CONTROLLER_PORT_DISTANCE + self.slot
+            if "controller" in self.roles
+            else None,
+            base_port + HTTP_PORT_DISTANCE + self.slot,
+        )
+
+
+@dataclass(frozen=True)
 class Cluster:
     """A quorum folder."""
 
@@ -79,11 +106,29 @@ class Cluster:
     """Brokers beside dedicated controllers, 0 of them too; None: the nodes are combined."""
     base_port: int
     settings: dict[str, str] = field(default_factory=dict)
+    voters: Voters | None = None
+    """Beginning of a dynamic quorum; None: static voters, of `controller.quorum.voters`."""
+    added: tuple[AddedNode, ...] = ()
+    removed: tuple[int, ...] = ()
+    """Ids that no other node gets."""
 
     @property
     def nodes(self) -> tuple[NodePlan, ...]:
-        """All nodes, by id."""
-        return plan_nodes(self.node_count, self.broker_count, self.base_port)
+        """All nodes: those of the beginning by id, then the added ones, without the removed."""
+        first = plan_nodes(self.node_count, self.broker_count, self.base_port)
+        later = [each.plan(self.base_port) for each in self.added]
+        return tuple(node for node in (*first, *later) if node.id not in self.removed)
+
+    @property
+    def ids_ever(self) -> tuple[int, ...]:
+        """The ids of all nodes that there have ever been."""
+        first = plan_nodes(self.node_count, self.broker_count, self.base_port)
+        return (*(node.id for node in first), *(each.id for each in self.added))
+
+    @property
+    def controllers(self) -> tuple[NodePlan, ...]:
+        """The nodes that have a controller listener."""
+        return tuple(node for node in self.nodes if node.controller_port is not None)
 
     def node(self, node_id: int) -> NodePlan:
         """One node; refuses an unknown id."""
@@ -162,7 +207,6 @@ def plan_nodes(node_count: int, broker_count: int | None, base_port: int) -> tup
 
 def server_properties(cluster: Cluster, node: NodePlan) -> dict[str, str]:
     """Kafka's keys for one node; settings given with --set come last and win."""
-    voters = [n for n in cluster.nodes if n.controller_port is not None]
     listeners = []
     if node.kafka_port is not None:
         listeners.append(f"PLAINTEXT://{node.kafka}")
@@ -171,7 +215,7 @@ def server_properties(cluster: Cluster, node: NodePlan) -> dict[str, str]:
     properties = {
         "process.roles": ",".join(node.roles),
         "node.id": str(node.id),
-        "controller.quorum.voters": ",".join(f"{n.id}@{n.controller}" for n in voters),
+        **quorum_properties(cluster),
         "controller.listener.names": "CONTROLLER",
         "listeners": ",".join(listeners),
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -183,110 +227,30 @@ def server_properties(cluster: Cluster, node: NodePlan) -> dict[str, str]:
     return {**properties, **cluster.settings}
 
 
-def new_cluster_id() -> str:
+def quorum_properties(cluster: Cluster) -> dict[str, str]:
+    """The key by which a node finds the quorum: its voters, or controllers to ask for them."""
+    if cluster.voters is None:
+        voters = ",".join(f"{node.id}@{node.controller}" for node in cluster.controllers)
+        return {"controller.quorum.voters": voters}
+    servers = ",".join(node.controller for node in cluster.controllers)
+    return {"controller.quorum.bootstrap.servers": servers}
+
+
+def format_flags(cluster: Cluster, node: NodePlan) -> list[str]:
+    """Flags of `server start` for a folder that is formatted."""
+    if cluster.voters is None or node.controller_port is None:
+        return []
+    ids = cluster.voters.directory_ids
+    if cluster.voters.has_begun or node.id not in ids:
+        return ["--no-initial-controllers"]
+    first = plan_nodes(cluster.node_count, cluster.broker_count, cluster.base_port)
+    entries = [f"{each.id}@{each.controller}:{ids[each.id]}" for each in first if each.id in ids]
+    return ["--initial-controllers", ",".join(entries)]
+
+
+def new_id() -> str:
     """16 random bytes as Kafka writes them; never with a leading '-', which looks like a flag."""
     while True:
         text = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
         if not text.startswith("-"):
             return text
-
-
-def load_cluster(folder: Path) -> Cluster | None:
-    """The quorum in a folder, None if there is none; refuses a damaged description."""
-    path = folder / CLUSTER_FILE
-    try:
-        text = path.read_text(encoding="utf-8")
-        content = _field({"the content": json.loads(text)}, "the content", dict)
-        cluster = Cluster(
-            folder=folder,
-            cluster_id=_field(content, "cluster_id", str),
-            node_count=_field(content, "nodes", int),
-            broker_count=_broker_count(content),
-            base_port=_field(content, "base_port", int),
-            settings=_field(content, "settings", dict),
-        )
-        for key in cluster.settings:
-            _check_text(key, "a setting")
-            _check_text(_field(cluster.settings, key, str), f"setting '{key[:SHOWN_CHARACTERS]}'")
-        _check_text(cluster.cluster_id, "'cluster_id'")
-        plan_nodes(cluster.node_count, cluster.broker_count, cluster.base_port)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (ValueError, RecursionError, OSError, RefusalError) as error:
-        raise RefusalError(f"cannot read {path}: {error}") from error
-    return cluster
-
-
-def _broker_count(content: dict[str, Any]) -> int | None:
-    """None for combined nodes; a description without `combined` has them where it has no broker."""
-    count: int = _field(content, "brokers", int)
-    is_combined = _field(content, "combined", bool) if "combined" in content else count == 0
-    if is_combined and count != 0:
-        raise ValueError(f"'brokers' is {count}, and combined nodes have none beside them")
-    return None if is_combined else count
-
-
-def _field(content: dict[str, Any], name: str, kind: type) -> Any:
-    """A value of one JSON type; ValueError if it is missing or another."""
-    shown = f"'{name[:SHOWN_CHARACTERS]}'"
-    if name not in content:
-        raise ValueError(f"{shown} is missing")
-    value = content[name]
-    if type(value) is not kind:  # True is an int elsewhere
-        raise ValueError(f"{shown} is {str(value)[:SHOWN_CHARACTERS]!r}, not {JSON_TYPES[kind]}")
-    return value
-
-
-def _check_text(text: str, what: str) -> None:
-    """Refuses what no file can hold: half of a UTF-16 pair."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"{what} has {text[error.start]!r}, which is no character") from error
-
-
-def save_cluster(cluster: Cluster) -> None:
-    """Write the description and every node's server.properties."""
-    content = {
-        "cluster_id": cluster.cluster_id,
-        "nodes": cluster.node_count,
-        "brokers": cluster.broker_count or 0,
-        "combined": cluster.broker_count is None,
-        "base_port": cluster.base_port,
-        "settings": cluster.settings,
-    }
-    try:
-        for node in cluster.nodes:
-            cluster.data_folder(node.id).mkdir(parents=True, exist_ok=True)
-            text = format_properties(server_properties(cluster, node))
-            _write(cluster.node_folder(node.id) / "server.properties", text)
-        _write(cluster.folder / CLUSTER_FILE, json.dumps(content, indent=2) + "\n")
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise RefusalError(f"disk full: cannot write to {cluster.folder}") from error
-        raise RefusalError(f"cannot write to {cluster.folder}: {error.strerror}") from error
-
-
-def check_cluster_ids(cluster: Cluster) -> None:
-    """Refuse folders that were formatted for another cluster or node."""
-    for node in cluster.nodes:
-        path = cluster.data_folder(node.id) / "meta.properties"
-        if not path.exists():
-            continue
-        try:
-            found = parse_properties(path.read_text(encoding="utf-8", errors="replace"))
-        except PropertiesError as error:
-            raise RefusalError(f"cannot read {path}: {error}") from error
-        for key, wanted in (("cluster.id", cluster.cluster_id), ("node.id", str(node.id))):
-            if found.get(key) != wanted:
-                raise RefusalError(
-                    f"{path.parent} belongs to another cluster or node: "
-                    f"{key}={found.get(key)}, expected {wanted}"
-                )
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace a file as a whole, so that a full disk leaves the old one."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)

@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from scripts.launcher.layout import HOST, Cluster, NodePlan
+from scripts.launcher.layout import HOST, Cluster, NodePlan, format_flags
 from scripts.launcher.refusal import RefusalError
 
 PID_FILE = "node.pid"
@@ -27,7 +27,7 @@ def start_node(
     folder = cluster.node_folder(node.id)
     command = [
         str(python), "-m", "cli.main", "server", "start", str(folder / "server.properties"),
-        "--format", cluster.cluster_id,
+        "--format", cluster.cluster_id, *format_flags(cluster, node),
     ]  # fmt: skip
     with (folder / LOG_FILE).open("ab") as log:
         process = subprocess.Popen(

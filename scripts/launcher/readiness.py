@@ -152,7 +152,8 @@ def unready(cluster: Cluster, nodes: list[NodePlan]) -> list[NodePlan]:
                 not view.fenced_by_broker.get(broker_id, True) for broker_id in broker_ids
             )
         else:
-            is_ready = quorum.voter_ends.get(node.id, -1) >= 0
+            end = quorum.voter_ends.get(node.id, quorum.observer_ends.get(node.id, -1))
+            is_ready = end >= 0
         if not is_ready:
             waiting.append(node)
     return waiting

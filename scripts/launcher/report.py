@@ -147,7 +147,7 @@ def _state(
 
 
 def _running_state(node: NodePlan, quorum: QuorumView | None, brokers: ClusterView | None) -> str:
-    """No leader, leader, follower; for a broker fenced; for a plain one running or starting."""
+    """Leader, follower, observer or no leader; a broker: fenced; a plain one: running, starting."""
     is_controller = "controller" in node.roles
     if "broker" in node.roles and brokers is not None:
         if brokers.fenced_by_broker.get(node.id, True):
@@ -158,4 +158,6 @@ def _running_state(node: NodePlan, quorum: QuorumView | None, brokers: ClusterVi
         return "no leader"
     if not is_controller:
         return "starting"
-    return "leader" if quorum.leader_id == node.id else "follower"
+    if quorum.leader_id == node.id:
+        return "leader"
+    return "follower" if node.id in quorum.voter_ends else "observer"

@@ -24,6 +24,7 @@ from jepsen.linearizability import HistoryError
 from jepsen.logs import LOG_FOLDER, LoggedBatch, check_logs, read_log
 from jepsen.report import RESULTS_FILE
 from kernel.serving.dispatch import APIS
+from scripts.launcher.description import CLUSTER_FILE, load_cluster, save_cluster
 from scripts.launcher.kafka_client import (
     CORRELATION_ID,
     DESCRIBE_CLUSTER,
@@ -36,13 +37,7 @@ from scripts.launcher.kafka_client import (
     decode_describe_cluster,
     decode_describe_quorum,
 )
-from scripts.launcher.layout import (
-    CLUSTER_FILE,
-    Cluster,
-    load_cluster,
-    save_cluster,
-    server_properties,
-)
+from scripts.launcher.layout import Cluster, server_properties
 from scripts.launcher.refusal import RefusalError
 from tests.fuzz.engine import Target
 from tests.fuzz.entities import body_bytes

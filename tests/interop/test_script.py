@@ -84,6 +84,25 @@ def test_controllers_alone(tmp_path: Path) -> None:
         quorum.run("up")
 
 
+def test_nodes_come_and_go(tmp_path: Path) -> None:
+    with running(tmp_path / "q") as quorum:
+        quorum.run("add-node")
+        quorum.run("add-node", "--role", "broker")
+        nodes = quorum.wait_healthy()["nodes"]
+        assert [node["id"] for node in nodes] == [1, 2, 3, 4, 101]
+        assert sum(node["state"] == "follower" for node in nodes) == 3
+        leader = quorum.status()["leader_id"]
+        quorum.run("remove-node", str(leader))
+        quorum.run("kill", "101")
+        quorum.run("remove-node", "101")
+        refused = quorum.run("remove-node", str(leader), expect=1)
+        assert f"there is no node {leader}" in refused.stderr
+        quorum.run("down")
+        quorum.run("up")
+        nodes = quorum.wait_healthy()["nodes"]
+        assert [node["id"] for node in nodes] == [n for n in (1, 2, 3, 4) if n != leader]
+
+
 def test_unknown_command_is_usage(tmp_path: Path) -> None:
     quorum = Quorum(tmp_path / "q")
     quorum.run("bounce", expect=2)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from scripts.launcher.commands import main
-from scripts.launcher.layout import Cluster, save_cluster
+from scripts.launcher.description import save_cluster
+from scripts.launcher.layout import Cluster
 
 CLUSTER_ID = "Z29sZGVuLXNoYXJlZC0wMQ"
 LONG = "9" * 5000  # more digits than int() reads

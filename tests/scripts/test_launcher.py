@@ -10,16 +10,9 @@ from node.configs.config import node_config
 from node.configs.properties import parse_properties
 from scripts.launcher import commands, kafka_client, processes, report
 from scripts.launcher.commands import main
+from scripts.launcher.description import check_cluster_ids, load_cluster, save_cluster
 from scripts.launcher.kafka_client import ClusterView, QuorumView
-from scripts.launcher.layout import (
-    Cluster,
-    check_cluster_ids,
-    load_cluster,
-    new_cluster_id,
-    plan_nodes,
-    save_cluster,
-    server_properties,
-)
+from scripts.launcher.layout import Cluster, new_id, plan_nodes, server_properties
 from scripts.launcher.refusal import RefusalError
 from tests.interop.quorum import free_base_port
 from wire.errors import ErrorCode
@@ -221,7 +214,7 @@ def test_folder_of_another_cluster_is_refused(tmp_path):
 
 
 def test_cluster_ids_are_22_characters_and_no_flags():
-    ids = [new_cluster_id() for _ in range(200)]
+    ids = [new_id() for _ in range(200)]
     assert {len(one) for one in ids} == {22}
     assert not any(one.startswith("-") for one in ids)
 
