@@ -328,6 +328,17 @@ def test_i11_a_committed_batch_that_is_cut(world):
     assert "which is committed" in broken(world, machine, "I11")
 
 
+def test_i11_what_retention_removed_is_not_cut_though_raft_is_told_later(world):
+    machine = leader(world)
+    core, log = machine.kernel.core, machine.kernel.log
+    batch = world.invariants.ledger.entries[0]
+    log.log_start_offset = batch.end_offset - 1
+    with pytest.raises(Violation, match="I11"):
+        world.invariants._on_cut(machine, core, [batch], [])
+    log.log_start_offset = batch.end_offset
+    world.invariants._on_cut(machine, core, [batch], [])
+
+
 def test_i11_who_still_follows_an_earlier_leader_may_cut_what_a_later_one_committed(world):
     machine = follower(world)
     last = world.invariants.mirrors[machine.id].entries[-1]
