@@ -39,6 +39,8 @@ class QuorumConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     retry_backoff_ms: int = 20
     fetch_bytes_max: int = 1024 * 1024
     fetch_snapshot_bytes_max: int = 1024 * 1024
+    joins: bool = False
+    """`auto.join.enable`: a controller that is no voter asks to become one."""
     announces_voter: bool = True
     """Describe this voter to each new leader at kraft.version 0 too, as Kafka since 4.1."""
 

@@ -217,6 +217,7 @@ def raft_core(
         ),
         listener=config.controller_listener_names[0],
         announces_voter=quorum.announces_voter,
+        joins=quorum.joins,
         listeners=config.advertised_controller_listeners,
         kraft_version_max=CONTROLLER_FEATURES[KRAFT_VERSION][1],
         election_timeout_ms=quorum.election_timeout_ms,

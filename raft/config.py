@@ -112,6 +112,8 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Highest kraft.version that this node supports, as its VotersRecord entry says."""
     announces_voter: bool = False
     """Send UpdateRaftVoter to each new leader at kraft.version 0 too, as Kafka since 4.1."""
+    joins: bool = False
+    """Ask the leader to make this node a voter, if it is none (`auto.join.enable`)."""
     can_vote: bool = True
     """False on broker-only nodes: an observer even when the voters list names its id."""
     evidence: bool = True

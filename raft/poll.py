@@ -9,6 +9,7 @@ from raft.elections.leader_loss import Cause
 from raft.elections.vote import become_prospective, decide, give_up_pre_vote, resign, send_votes
 from raft.fetching.fetch_follower import send_fetch
 from raft.fetching.fetch_leader import expire_parked
+from raft.membership.auto_join import is_join_due, send_join
 from raft.membership.update_voter import is_update_due, send_update_voter
 from raft.membership.voter_changes import expire_change
 from raft.quorum import VoteResult
@@ -161,6 +162,8 @@ def _send(state: RaftState) -> None:
     role = state.role
     if type(role) is Follower and is_update_due(state, role):
         send_update_voter(state, role)
+    elif type(role) is Follower and is_join_due(state, role):
+        send_join(state, role)
     elif type(role) is Follower or type(role) is Unattached:
         send_fetch(state)
     elif type(role) is Leader:

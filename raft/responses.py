@@ -11,9 +11,11 @@ from raft.elections.vote import on_pre_vote_unsupported, on_vote_response, start
 from raft.events import RequestFailed, ResponseReceived
 from raft.fetching.fetch_follower import on_fetch_response
 from raft.fetching.snapshot_fetch import on_fetch_snapshot_response
+from raft.membership.auto_join import on_join_response
 from raft.membership.reconfig import on_api_versions, on_api_versions_failed
 from raft.membership.update_voter import on_update_response
 from raft.messages import (
+    AddVoterResponse,
     ApiVersionsRequest,
     ApiVersionsResponse,
     BeginQuorumEpochResponse,
@@ -24,6 +26,7 @@ from raft.messages import (
     FetchSnapshotResponse,
     LeaderResponse,
     RaftRequest,
+    RemoveVoterResponse,
     UpdateVoterResponse,
     VoteRequest,
     VoteResponse,
@@ -47,6 +50,9 @@ def on_response(state: RaftState, event: ResponseReceived) -> None:
     if type(response) is not FetchResponse:
         if isinstance(response, ApiVersionsResponse):
             _finish(state, source_id, is_success=on_api_versions(state, source_id, response))
+            return
+        if isinstance(response, AddVoterResponse | RemoveVoterResponse):
+            _finish(state, source_id, is_success=on_join_response(state, response))
             return
         assert isinstance(response, LeaderResponse), f"never asked of a controller {response=}"
     is_possible = response.leader_epoch <= EPOCH_MAX

@@ -115,6 +115,8 @@ class RaftState:
         """True while the disk refuses appends: from DiskFull until DiskHasSpace."""
         self.loss: LeaderLoss | None = None
         """First sign that the leader is lost; None while there is none."""
+        self.has_left = False
+        """True once this node, an observer, has seen that it was a voter."""
         self.effects = Effects()
         self._persisted: tuple[LeaderEpoch, NodeId | None, ReplicaKey | None] | None = None
         self._notified: LeaderAndEpoch | None = None

@@ -120,6 +120,11 @@ def node_config(properties: Mapping[str, str], *, host_name: str = "localhost") 
     check_roles_of_listeners(bound, advertised, controller_names, roles)
     inter_broker_name = inter_broker_listener(given, advertised, controller_names, roles)
     groups = _groups(given)
+    if groups["quorum"].get("joins") and "controller" not in roles:
+        raise ConfigError(
+            "controller.quorum.auto.join.enable is only supported when process.roles contains the "
+            "'controller' role."
+        )
     log_dirs = _log_dirs(given)
     unknown_keys = tuple(sorted(set(given) - ACTED_ON))
     _check_by_schema(

@@ -128,6 +128,7 @@ NUMBERS: Final = (
     Whole("inspection.connections.max.idle.ms", "inspection", "idle_ms_max", 1),
 )
 FLAGS: Final = (
+    Flag("controller.quorum.auto.join.enable", "quorum", "joins"),
     Flag("controlled.shutdown.enable", "broker", "controlled_shutdown_enable"),
     Flag("auto.leader.rebalance.enable", "elections", "is_balanced"),
     Flag("allow.everyone.if.no.acl.found", "access", "allows_without_acl"),

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from raft.membership.voters import VoterSet
-from wire.types import Offset
+from wire.types import Offset, ReplicaKey
 
 BOOTSTRAP_OFFSET: Final = -1
 """Offset of the records of the 0-0 checkpoint: before the log, which does not have them yet."""
@@ -67,6 +67,11 @@ class VoterHistory(msgspec.Struct, frozen=True):
     def kraft_version(self) -> int:
         """The level of kraft.version now."""
         return self.levels[-1].level if self.levels else 0
+
+    def has_left(self, key: ReplicaKey) -> bool:
+        """True if a replica was a voter in an earlier set, and is none in the last."""
+        was_voter = any(key in each.voters.keys for each in self.sets)
+        return was_voter and key not in self.latest.keys
 
     def before(self, end_offset: Offset) -> Membership:
         """Return level and voters after the records below `end_offset`, for a snapshot there."""

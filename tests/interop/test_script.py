@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 from pathlib import Path
@@ -101,6 +102,17 @@ def test_nodes_come_and_go(tmp_path: Path) -> None:
         quorum.run("up")
         nodes = quorum.wait_healthy()["nodes"]
         assert [node["id"] for node in nodes] == [n for n in (1, 2, 3, 4) if n != leader]
+
+
+def test_a_voter_with_a_new_disk_joins_by_itself(tmp_path: Path) -> None:
+    joins = ("--set", "controller.quorum.auto.join.enable=true")
+    with running(tmp_path / "q", *joins) as quorum:
+        quorum.run("kill", "2")
+        shutil.rmtree(tmp_path / "q" / "node2" / "data")
+        quorum.run("restart", "2")
+        is_voter = lambda: quorum.node(2)["state"] in ("follower", "leader")  # noqa: E731
+        wait_until(is_voter, 20, quorum.logs)
+        quorum.wait_healthy()
 
 
 def test_unknown_command_is_usage(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from kernel import effects as out
+from kernel.config import QuorumConfig
 from kernel.events import Now
 from kernel.kraft_version import read_voter_history
 from kernel.opening import OpenedStorage, open_storage, raft_core
@@ -43,6 +44,13 @@ def opened_with(effects: list[out.Effect]) -> tuple[OpenedStorage, RaftCore]:
         config_of(1), disk({}), None, Clock(Now(0, 0)), effects, installed=lambda _: None
     )
     return opened, raft_core(config_of(1), CLUSTER_ID, opened, random.Random(0), 0)
+
+
+@pytest.mark.parametrize("joins", [True, False])
+def test_a_controller_joins_by_itself_where_that_is_configured(*, joins: bool) -> None:
+    opened, _ = opened_with([])
+    config = replace(config_of(1), quorum=QuorumConfig(joins=joins))
+    assert raft_core(config, CLUSTER_ID, opened, random.Random(0), 0).config.joins == joins
 
 
 TWICE, NOBODY = KRaftVoters(voters=(VOTER, VOTER)), KRaftVoters()

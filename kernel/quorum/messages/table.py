@@ -73,6 +73,8 @@ SENT: Final[dict[int, Sent]] = {
     END_QUORUM_EPOCH: end_epoch,
     FETCH: fetch,
     FETCH_SNAPSHOT: fetch_snapshot,
+    ADD_RAFT_VOTER: add_voter,
+    REMOVE_RAFT_VOTER: remove_voter,
     UPDATE_RAFT_VOTER: update_voter,
     API_VERSIONS: voter_versions,
 }
@@ -95,10 +97,12 @@ KEY_OF_REQUEST: Final[dict[type, int]] = {
     raft.EndQuorumEpochRequest: END_QUORUM_EPOCH,
     raft.FetchRequest: FETCH,
     raft.FetchSnapshotRequest: FETCH_SNAPSHOT,
+    raft.AddVoterRequest: ADD_RAFT_VOTER,
+    raft.RemoveVoterRequest: REMOVE_RAFT_VOTER,
     raft.UpdateVoterRequest: UPDATE_RAFT_VOTER,
     raft.ApiVersionsRequest: API_VERSIONS,
 }
-"""API keys of the requests that the core sends; those of tools are not among them."""
+"""API keys of the requests that the core sends."""
 
 KEY_OF_RESPONSE: Final[dict[type, int]] = {
     raft.VoteResponse: VOTE,

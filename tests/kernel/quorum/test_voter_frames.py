@@ -3,7 +3,12 @@
 import pytest
 
 from kernel.quorum.messages import add_voter, remove_voter, update_voter, voter_versions
-from kernel.quorum.messages.table import request_from_wire, request_to_wire, response_to_wire
+from kernel.quorum.messages.table import (
+    request_from_wire,
+    request_to_wire,
+    response_from_wire,
+    response_to_wire,
+)
 from raft import messages as m
 from raft.membership.reconfig import key_text
 from tests.wire.recorded_pairs import answered
@@ -77,6 +82,28 @@ def test_names_of_listeners_are_upper_case():
     )  # fmt: skip
     assert add_voter.request_from_wire(body).endpoints == (Endpoint("CONTROLLER", "h", 1),)
     assert add_voter.request_from_wire(body).directory_id is None
+
+
+@pytest.mark.parametrize("directory_id", [b"d" * 16, None])
+@pytest.mark.parametrize("is_acknowledged", [True, False])
+def test_what_a_controller_that_joins_asks(directory_id, *, is_acknowledged):
+    endpoints = (Endpoint("A", "h", 1), Endpoint("B", "i", 2))
+    add = m.AddVoterRequest(
+        cluster_id="c", voter_id=3, directory_id=directory_id, endpoints=endpoints,
+        ack_when_committed=is_acknowledged,
+    )  # fmt: skip
+    remove = m.RemoveVoterRequest(cluster_id="c", voter_id=3, directory_id=directory_id)
+    for key, version, request, response in (
+        (80, 1, add, m.AddVoterResponse(error_code=7, error_message="why")),
+        (81, 0, remove, m.RemoveVoterResponse(error_code=0)),
+    ):
+        api_key, body = request_to_wire(request)
+        assert api_key == key
+        frame = encode_request(key, version, 1, "c", body)
+        _, position = split_request(frame)
+        sent = decode_request(key, version, memoryview(frame)[position:])
+        assert request_from_wire(key, sent) == request
+        assert response_from_wire(key, response_to_wire(response)) == response
 
 
 @pytest.mark.parametrize("module", [add_voter, remove_voter, update_voter])

@@ -201,11 +201,23 @@ def test_refusals_of_a_combined_node_are_one_line(changes, message):
         ({"node.id": "1"}, "the node id 1 must not be included in the set of voters"),
         ({"listeners": "PLAINTEXT://:1,CONTROLLER://:2"}, "must not contain KRaft controller"),
         ({"listeners": "CONTROLLER://:2"}, "at least one broker advertised listener"),
+        (
+            {"controller.quorum.auto.join.enable": "true"},
+            "auto.join.enable is only supported when process.roles contains the 'controller' role",
+        ),
     ],
 )
 def test_refusals_of_a_broker(changes, message):
     with pytest.raises(ConfigError, match=message):
         node_config({**BROKER, **changes})
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_a_controller_may_join_by_itself(value):
+    key = "controller.quorum.auto.join.enable"
+    assert node_config({**COMBINED, key: value}).quorum.joins == (value == "true")
+    assert not node_config(COMBINED).quorum.joins
+    assert not node_config({**BROKER, key: "false"}).quorum.joins
 
 
 def test_missing_keys():
