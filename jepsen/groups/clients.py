@@ -175,7 +175,8 @@ class GroupClients:
                 )
             except (CallError, Refused, KeyError, KafkaException):
                 pass
-            is_there = bool(ends) and all(offsets.get(key) == end for key, end in ends.items())
+            wanted = {key: end + self._ahead for key, end in ends.items()}
+            is_there = bool(ends) and all(offsets.get(key) == wanted[key] for key in wanted)
             if is_there or patience.is_over(offsets, _now_s()):
                 break
             await asyncio.sleep(POLL_S)
