@@ -265,7 +265,7 @@ def _planned(folder: Path, arguments: argparse.Namespace, existing: Cluster | No
             base_port=DEFAULT_BASE_PORT if arguments.base_port is None else arguments.base_port,
             settings=settings,
         )
-        if STATIC_VOTERS not in settings:
+        if not arguments.static and STATIC_VOTERS not in settings:
             ids = {node.id: new_id() for node in cluster.controllers}
             cluster = replace(cluster, voters=Voters(ids))
     else:
@@ -406,6 +406,10 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--set", action="append", default=[], type=_setting, metavar="KEY=VALUE",
         help="a key for every server.properties",
+    )  # fmt: skip
+    sub.add_argument(
+        "--static", action="store_true",
+        help="of a new quorum: voters by configuration, not by the log",
     )  # fmt: skip
     sub.add_argument("--json", action="store_true", help="print one object")
     sub = command("add-node", add_node, "start a further node; a controller becomes a voter")

@@ -131,6 +131,8 @@ def test_a_full_log_directory_loses_no_acknowledged_record(
         cluster.create("records", {0: [1, 2, 3], 1: [1, 2, 3]}, min_insync_replicas="2")
         cluster.wait_in_sync("records", 3)
         full = cluster.log_dirs(1)[1]
+        has_replica = lambda: any(full.glob("records-*"))  # noqa: E731
+        wait_until(has_replica, 20, lambda: "metadata tells of it earlier, not 20 s")
         (replica,) = full.glob("records-*")
         partition = int(replica.name.removeprefix("records-"))
         cluster.stop(1, signal.SIGTERM)

@@ -44,7 +44,7 @@ def _kafka_properties(quorum: Quorum, home: Path) -> Path:
 @contextlib.contextmanager
 def _mixed(folder: Path) -> Iterator[tuple[Quorum, dict[str, subprocess.Popen[bytes]], Path]]:
     """Nodes 1 and 2 ours (brokers too), node 3 Kafka's; all formatted at our default levels."""
-    with running(folder / "quorum") as quorum:
+    with running(folder / "quorum", "--static") as quorum:
         cluster_id = quorum.status()["cluster_id"]
         quorum.run("down")
         # All begin anew: with its folder alone node 3 would forget for whom it has voted.

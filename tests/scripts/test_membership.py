@@ -291,8 +291,9 @@ def test_up_leaves_a_static_quorum_static(tmp_path, started):
     assert load_cluster(tmp_path) == replace(planned, base_port=9192)
 
 
-def test_voters_that_are_set_are_static(tmp_path, started):
-    assert main(["up", "--dir", str(tmp_path), "--set", "controller.quorum.voters=1@a:1"]) == 0
+@pytest.mark.parametrize("words", [["--static"], ["--set", "controller.quorum.voters=1@a:1"]])
+def test_a_new_quorum_of_static_voters(tmp_path, started, words):
+    assert main(["up", "--dir", str(tmp_path), *words]) == 0
     assert load_cluster(tmp_path).voters is None
 
 
