@@ -80,7 +80,7 @@ def _dump(path: Path, options: Namespace, complaints: list[str]) -> Iterator[str
 
 def _dump_segment(path: Path, options: Namespace, complaints: list[str]) -> Iterator[str]:
     describe = record_printer(options)
-    print_data = options.print_data_log or options.skip_record_metadata or describe is not None
+    print_data = options.print_data_log or describe is not None
     kind = SegmentObjects if options.json else SegmentDump
     dump = kind(
         path,

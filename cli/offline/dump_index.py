@@ -161,13 +161,13 @@ def _producer_line(entry: ProducerSnapshotEntry) -> str:
     line = (
         f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch} "
         f"coordinatorEpoch: {entry.coordinator_epoch} currentTxnFirstOffset: {first} "
-        f"lastTimestamp: {entry.timestamp_ms} "
+        f"lastTimestamp: {entry.timestamp_ms}"
     )
     if entry.last_offset < 0:
         return line
     first_sequence = decrement_sequence(entry.last_sequence, entry.offset_delta)
     return (
-        f"{line}firstSequence: {first_sequence} lastSequence: {entry.last_sequence} "
+        f"{line} firstSequence: {first_sequence} lastSequence: {entry.last_sequence} "
         f"lastOffset: {entry.last_offset} offsetDelta: {entry.offset_delta} "
         f"timestamp: {entry.timestamp_ms}"
     )

@@ -13,6 +13,8 @@ from wire.errors import CorruptBatchError
 NO_OFFSET: Final = -1
 BOOTSTRAP: Final = "bootstrap.checkpoint"
 ALL_BYTES: Final = 2**31 - 1
+_INDENT: Final = "|"
+"""Begin of the line of a record."""
 RecordPrinter = Callable[[bytes | None, bytes | None], tuple[str | None, str | None]]
 """(key, value) -> texts to print, None for none. Raises ValueError if they cannot be decoded."""
 
@@ -164,7 +166,9 @@ class SegmentDump:
         self._last_offset = offset
 
     def _record_line(self, header: BatchHeader, record: RecordView) -> str:
-        words = [] if self.skip_record_metadata else [_record_fields(header, record)]
+        if self.skip_record_metadata:  # what a control record says counts as its metadata
+            return "" if header.is_control else self._with_texts([_INDENT], record)
+        words = [_record_fields(header, record)]
         try:
             if header.is_control:
                 words.append(describe_control_record(record.key, record.value))
@@ -180,26 +184,26 @@ class SegmentDump:
             f"keySize: {size_of(record.key)} valueSize: {size_of(record.value)} "
             f"isValid: {_java(record.crc_is_valid)} crc: {record.crc}"
         )
-        return self._with_texts([] if self.skip_record_metadata else [fields], record)
+        return self._with_texts([_INDENT] if self.skip_record_metadata else [fields], record)
 
     def _with_texts(self, words: list[str], record: RecordView | LegacyRecord) -> str:
         """The words of a record, and behind them its key and its payload if they are wanted."""
         if not self.print_data:
-            return " ".join(words)
+            return _joined(words)
         try:
             key, payload = self.texts(record)
         except MissingKeyError as error:
-            raise missing_key(record.offset, " ".join(words)) from error
+            raise missing_key(record.offset, _joined(words)) from error
         except SkippedRecordError as error:
             key, payload = error.key_text(record.offset), None
         except ValueError as error:
             words.append(f"payload: Error at {record.offset}, skipping. {error}")
             return " ".join(words)
         if key is not None:
-            words.append(f"{'| ' if not words else ''}key: {key}")
+            words.append(f"key: {key}")
         if payload is not None:
-            words.append(f"{'' if words else ' '}payload: {payload}")
-        return " ".join(words)
+            words.append(f"payload: {payload}")
+        return _joined(words)
 
     def texts(self, record: RecordView | LegacyRecord) -> tuple[str | None, str | None]:
         """Texts of key and value; raises ValueError if the decoder cannot read them."""
@@ -207,6 +211,11 @@ class SegmentDump:
             return self.describe_record(record.key, record.value)
         key = None if record.key is None else _text(record.key)
         return key, None if record.value is None else _text(record.value)
+
+
+def _joined(words: list[str]) -> str:
+    """A line of a record, empty if there is nothing in it."""
+    return "" if words == [_INDENT] else " ".join(words)
 
 
 def base_offset(path: Path) -> int:

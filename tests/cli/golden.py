@@ -38,6 +38,14 @@ def outputs() -> dict[str, Recorded]:
     return {run.name: run for run in found}
 
 
+@cache
+def data_others() -> dict[str, Recorded]:
+    """The runs of other tools beside those for records: of `data-4.3.1`, by name."""
+    lines = gzip.decompress((FOLDER / "data-others.jsonl.gz").read_bytes()).splitlines()
+    found = [msgspec.json.decode(line, type=Recorded) for line in lines]
+    return {run.name: run for run in found}
+
+
 class Verdict(msgspec.Struct, frozen=True):
     """Verdict on one run; a test checks that it is true."""
 

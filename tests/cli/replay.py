@@ -122,9 +122,9 @@ def replay(run: Recorded, folder: Path, offset: int, held: Verdict) -> tuple[Run
     os.chdir(folder)
     try:
         for arguments in held.prepared:
-            assert _captured(module.run, arguments)[0] == 0
+            assert captured(module.run, arguments)[0] == 0
         if run.command == "StorageTool":
-            return _captured(module.run, [*run.args, *_release(run)]), []
+            return captured(module.run, [*run.args, *_release(run)]), []
         name = BEFORE.get(run.name, run.name)
         answer = recorded_answer(outputs()[name], verdicts()[name])
         is_change = "describe" not in run.args and "--dry-run" not in run.args
@@ -137,7 +137,7 @@ def replay(run: Recorded, folder: Path, offset: int, held: Verdict) -> tuple[Run
             voter_change=answer,
         )
         cluster.reached = dict(ADDED_AT)
-        printed = _captured(module.run, run.args, cluster.opened)
+        printed = captured(module.run, run.args, cluster.opened)
         if held.frame is not None:
             assert list(map(without_timeout, cluster.asked)) == [recorded_request(run, held)]
         return printed, cluster.written
@@ -152,7 +152,7 @@ def _release(run: Recorded) -> list[str]:
     return ["--release-version", "3.9-IV0" if run.scenario.endswith("3.9.1") else "4.3-IV0"]
 
 
-def _captured(call: Any, *arguments: Any) -> Run:
+def captured(call: Any, *arguments: Any) -> Run:
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
