@@ -122,6 +122,10 @@ class RecordsCounts(msgspec.Struct, frozen=True, kw_only=True):
     """CPU of the longest turn of the driver in the last 30 to 60 s, which it adds; NaN without."""
     longest_turn_ever_ns: int = 0
     """The same, since the start."""
+    idle_of_turns: float = math.nan
+    """Share of the time of late in which its thread was in no turn; the driver adds it too."""
+    idle_of_cpu: float = math.nan
+    """The same, in which it used no CPU."""
 
 
 def session_count(sessions: FetchSessionCache) -> SessionCount:

@@ -27,6 +27,8 @@ FETCHERS: Final = "kafka_server_replicafetchermanager_"
 LOG: Final = "kafka_log_log_"
 OURS: Final = "kraftline_"
 TURN: Final = "kraftline_records_turn_cpu_"
+HANDLERS: Final = "kafka_server_kafkarequesthandlerpool_"
+PROCESSORS: Final = "kafka_network_socketserver_"
 REMAINING: Final = "kafka_log_logmanager_remaininglogstorecover"
 SEGMENTS: Final = "kafka_log_logmanager_remainingsegmentstorecover"
 
@@ -72,6 +74,7 @@ def records_metrics(counts: RecordsCounts) -> Iterator[Metric]:
         ("max_ever_ms", counts.longest_turn_ever_ns, "the same, since the start"),
     ):
         yield GaugeMetricFamily(TURN + name, text, value_ns / NS_PER_MS)
+    yield from _idle_shares(counts)
     yield from _logs(counts.logs)
 
 
@@ -148,6 +151,16 @@ def _counters(counters: Counters) -> Iterator[Metric]:
         (MANAGER + "failedisrupdates", counters.failed_isr_updates, "refused by the controller"),
     ):
         yield CounterMetricFamily(name, f"{text}, since the start", float(value))
+
+
+def _idle_shares(counts: RecordsCounts) -> Iterator[Metric]:
+    turns, cpu = counts.idle_of_turns, counts.idle_of_cpu
+    for name, value, text in (
+        (HANDLERS + "requesthandleravgidle_percent", turns, "in no turn"),
+        (HANDLERS + "brokerrequesthandleravgidle_percent", turns, "in no turn"),
+        (PROCESSORS + "networkprocessoravgidle_percent", cpu, "without CPU"),
+    ):
+        yield GaugeMetricFamily(name, f"share of the time of the data thread {text}", value)
 
 
 def _sessions(counts: RecordsCounts) -> Iterator[Metric]:

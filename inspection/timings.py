@@ -16,6 +16,7 @@ QUANTILES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
 RAFT: Final = "kafka_server_raft_metrics_"
 CONTROLLER: Final = "kafka_controller_kafkacontroller_"
 EVENT_MANAGER: Final = "kafka_controller_controllereventmanager_"
+HANDLERS: Final = "kafka_server_kafkarequesthandlerpool_controllerrequesthandler"
 LISTENER: Final = "kafka_server_brokermetadatalistener_"
 TURN: Final = "kraftline_main_turn_"
 NS_PER_US: Final = 1_000
@@ -47,6 +48,7 @@ def controller_timings(recorder: Recorder, now_ns: int) -> Iterator[Metric]:
         yield from _summary(EVENT_MANAGER + name, text, times, NS_PER_MS)
     for name, value, text in (
         (EVENT_MANAGER + "avgidleratio", recorder.idle_ratio(now_ns), "of the loop, 0 to 1"),
+        (HANDLERS + "avgidle_percent", recorder.idle_ratio(now_ns), "of the loop, 0 to 1"),
         (
             CONTROLLER + "eventqueueoperationsstartedcount",
             float(recorder.queue_ns.count),

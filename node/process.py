@@ -303,7 +303,7 @@ def _records_reader(
     return (
         None
         if broker is None or side is None
-        else RecordsReader(broker, loop, side.run, side.longest_turn)
+        else RecordsReader(broker, loop, side.run, side.longest_turn, side.use)
     )
 
 

@@ -51,6 +51,8 @@ class BrokerSide:
         """Runs a function on the thread of the records, between two turns."""
         self.longest_turn = self._data.longest_turn
         """Of that thread, read there."""
+        self.use = self._data.use
+        """Of that thread, read there."""
         self.end = ToRecords(self._data.post_threadsafe)
         """For the driver: takes the effects that are meant for the records."""
 

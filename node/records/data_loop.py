@@ -37,6 +37,7 @@ from node.records.bridge import TO_KERNEL, ToKernel
 from node.records.lanes import Lanes
 from node.records.longest_turn import LongestTurn
 from node.records.record_sockets import RecordSockets
+from node.records.thread_use import ThreadUse
 
 CLOSE_WAIT_S: Final = 5.0
 """Time for the step that runs when the node ends; the thread does not keep the process alive."""
@@ -91,6 +92,7 @@ class DataLoop:
             loop, records.next_deadline_ms, lambda: self.post(TimeAdvanced())
         )
         self.longest_turn = LongestTurn()
+        self.use = ThreadUse()
         self._sockets = RecordSockets(loop, self.post, frame_bytes_max, pool)
         self._peers = Peers(loop, self.post)
         self._lanes = Lanes(loop)
@@ -180,13 +182,14 @@ class DataLoop:
         self._is_scheduled = False
         if self._has_failed:
             return
-        started_ns = time.thread_time_ns()
+        began_ns, started_ns = time.monotonic_ns(), time.thread_time_ns()
         try:
             events, self._events = self._events, deque()
             self._carry_out(self._records.take(events, now()))
             self._carry_out(self._records.settle())
             self._timer.set()
             line = self.longest_turn.ended(time.thread_time_ns() - started_ns, events)
+            self.use.turns_ns += time.monotonic_ns() - began_ns
             if line is not None:
                 write_log(line)
         except Exception as error:  # noqa: BLE001 - top of the loop: any error ends the node

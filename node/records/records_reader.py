@@ -17,6 +17,7 @@ from broker.records_counts import RecordsCounts
 from broker.replicas.replica_views import LocalReplicaView
 from inspection.records_side import RecordsStalledError
 from node.records.longest_turn import LongestTurn
+from node.records.thread_use import ThreadUse
 from wire.types import TopicIdPartition
 
 ANSWER_S: Final = 1.0
@@ -50,6 +51,7 @@ class RecordsReader:
         loop: of the main thread.
         run: runs a function, which raises nothing, on the thread of the records.
         longest_turn: of that thread.
+        use: of that thread.
         answer_s: time for an answer.
     """
 
@@ -59,6 +61,7 @@ class RecordsReader:
         loop: asyncio.AbstractEventLoop,
         run: Callable[[Callable[[], None]], None],
         longest_turn: LongestTurn,
+        use: ThreadUse,
         *,
         answer_s: float = ANSWER_S,
     ) -> None:
@@ -66,6 +69,7 @@ class RecordsReader:
         self._loop = loop
         self._run = run
         self._longest_turn = longest_turn
+        self._use = use
         self._answer_s = answer_s
         self._waiting = 0
 
@@ -82,12 +86,14 @@ class RecordsReader:
         return await self._ask(lambda: question(self._records.coordinators))
 
     def _counts(self) -> RecordsCounts:
-        """Those of the records, with the longest turn of their thread."""
-        longest = self._longest_turn
+        """Those of the records, with the longest turn and the idle time of their thread."""
+        longest, idle = self._longest_turn, self._use.idle()
         return replace(
             self._records.counts(),
             longest_turn_ns=longest.newest_ns(),
             longest_turn_ever_ns=longest.cpu_ns,
+            idle_of_turns=idle.turns,
+            idle_of_cpu=idle.cpu,
         )
 
     async def _ask(self, question: Callable[[], Answer]) -> Answer:

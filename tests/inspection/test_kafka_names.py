@@ -25,8 +25,12 @@ def kafkas() -> Iterator[tuple[str, str]]:
         tags = dict(each.split("=") for each in keys.split(","))
         room, kind = domain.replace("kafka.", "kafka_").replace(".", "_"), tags["type"]
         if "name" in tags:
-            name = tags["name"].removesuffix("PerSec") if kinds == "meter" else tags["name"]
-            yield bean, named(f"{room}_{kind}_{name}{SUFFIXES[kinds]}")
+            name, suffix = tags["name"], SUFFIXES[kinds]
+            if name.endswith("Percent"):
+                name, suffix = name.removesuffix("Percent"), "_percent"
+            elif kinds == "meter":
+                name = name.removesuffix("PerSec")
+            yield bean, named(f"{room}_{kind}_{name}{suffix}")
             continue
         fixed = [f"{tag}_{value}_" for tag, value in tags.items() if value != "*"][1:]
         for attribute in kinds.split():

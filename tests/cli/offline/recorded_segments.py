@@ -23,7 +23,7 @@ FIELD = re.compile(r"(\w+): (\S*)")
 NUMBER = re.compile(r"(\w+): (?:OptionalLong[.[])?(-?\d+|empty)")
 COMMIT = {"COMMIT": b"\0\0\0\1", "ABORT": b"\0\0\0\0"}
 UNKNOWN_SYSTEM = 255
-"""What Java writes as the operating system of a gzip stream."""
+"""The operating system of a gzip stream as Java writes it."""
 _SYSTEM_POSITION = HEADER_BYTES + 9
 
 

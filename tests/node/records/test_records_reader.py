@@ -57,7 +57,12 @@ def started():
 def reader(records, running, answer_s=LIMIT_S):
     loop = asyncio.get_running_loop()
     return RecordsReader(
-        records, loop, running.data.run_threadsafe, running.data.longest_turn, answer_s=answer_s
+        records,
+        loop,
+        running.data.run_threadsafe,
+        running.data.longest_turn,
+        running.data.use,
+        answer_s=answer_s,
     )
 
 
@@ -71,6 +76,9 @@ async def test_values_are_made_on_the_thread_of_the_records(running):
     assert counts.logs.logs[0].topic == "a"
     assert 0 < counts.longest_turn_ns <= counts.longest_turn_ever_ns < LIMIT_S * 1_000_000_000
     assert counts.longest_turn_ever_ns == running.data.longest_turn.cpu_ns
+    assert 0 < running.data.use.turns_ns < LIMIT_S * 1_000_000_000
+    assert 0 < counts.idle_of_turns < 1
+    assert 0 < counts.idle_of_cpu < 1
     assert records.threads == ["records"]
     held = await asked.coordinators(lambda views: (threading.current_thread().name, views.groups()))
     assert (held[0], held[1].partition_count) == ("records", 0)

@@ -1,0 +1,33 @@
+"""Idle shares of both threads of a node under Kafka's names."""
+
+import msgspec
+
+from inspection.recorder import Recorder
+from inspection.running_node import RunningNode
+from replication.counters import Counters
+from tests.inspection.conftest import ready_world
+from tests.inspection.test_metrics import MS, records_counts, scraped_of
+from tests.inspection.test_recorder import core_of
+from tests.kernel.harness import World
+
+HANDLERS = "kafka_server_kafkarequesthandlerpool_"
+
+
+def test_idle_shares_under_kafkas_names() -> None:
+    world, recorder = ready_world(), Recorder(0)
+    recorder.worked(core_of(World(1)), 3 * MS, 7 * MS)
+    counts = records_counts(Counters())
+    counts = msgspec.structs.replace(counts, idle_of_turns=0.75, idle_of_cpu=0.625)
+    node = RunningNode(world.kernel(1), world._now, recorder=recorder)
+    values = scraped_of(node, counts)
+    for name, value in (
+        (HANDLERS + "requesthandleravgidle_percent", 0.75),
+        (HANDLERS + "brokerrequesthandleravgidle_percent", 0.75),
+        ("kafka_network_socketserver_networkprocessoravgidle_percent", 0.625),
+        (
+            HANDLERS + "controllerrequesthandleravgidle_percent",
+            values["kafka_server_raft_metrics_poll_idle_ratio_avg"],
+        ),
+    ):
+        assert values[name] == value, name
+    assert 0 < values[HANDLERS + "controllerrequesthandleravgidle_percent"] < 1
