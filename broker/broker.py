@@ -397,7 +397,7 @@ class Broker:
             late_transactions=replicas.late_transaction_count(config.transactions.timeout_ms_max),
             quotas=quota_rates(self._quotas, self._throttles),
             cleaner=self._cleaner.figures(),
-            logs=self._largest.look(local.open_logs(), local.open_log),
+            logs=self._largest.look(local.open_logs(), local.open_log, local.settings.log),
         )
 
     # ---- the node ----------------------------------------------------------------------------

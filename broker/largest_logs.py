@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from storage.checkpoints.recovery_points import TopicAndPartition
+from storage.logs.log_directory import SettingsOf
 from storage.logs.unified_log import UnifiedLog
 
 LOGS_MAX: Final = 250
@@ -27,6 +28,8 @@ class LogSize(msgspec.Struct, frozen=True, gc=False):
     log_start_offset: int
     log_end_offset: int
     segment_count: int
+    retention_percent: int = 0
+    """Its size in per cent of `retention.bytes`; 0 without a limit."""
 
 
 class LogSizes(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,13 +55,14 @@ class LargestLogs:
         self._chosen: list[TopicAndPartition] = []
         self._count = self._producer_ids = 0
 
-    def look(self, logs: Iterable[OpenLog], log_of: LogOf) -> LogSizes:
+    def look(self, logs: Iterable[OpenLog], log_of: LogOf, settings_of: SettingsOf) -> LogSizes:
         """Go on with the pass, or begin one over these logs; sizes are those of now.
 
         Args:
             logs: all that are open.
             log_of: gives the open log of a name: one that was moved since is another, and one that
                 is gone is not told.
+            settings_of: of a topic.
         """
         if self._rest is None:
             self._rest, self._passing = iter(list(logs)), []
@@ -73,7 +77,10 @@ class LargestLogs:
             self._choose()
         open_now = [(name, log) for name in self._chosen if (log := log_of(name)) is not None]
         return LogSizes(
-            logs=tuple(_size(name, log) for name, log in open_now),
+            logs=tuple(
+                _size(name, log, settings_of(name[0]).retention.retention_bytes)
+                for name, log in open_now
+            ),
             left_out=self._count - len(self._chosen),
             producer_ids=self._producer_ids,
         )
@@ -85,11 +92,13 @@ class LargestLogs:
         self._count, self._producer_ids = len(seen), sum(producers for _, producers, _ in seen)
 
 
-def _size(name: TopicAndPartition, log: UnifiedLog) -> LogSize:
+def _size(name: TopicAndPartition, log: UnifiedLog, retention_bytes: int) -> LogSize:
+    size_bytes = log.log.size_bytes
     return LogSize(
         *name,
-        size_bytes=log.log.size_bytes,
+        size_bytes=size_bytes,
         log_start_offset=log.log_start_offset,
         log_end_offset=log.end_offset,
         segment_count=len(log.log.segments),
+        retention_percent=100 * size_bytes // retention_bytes if retention_bytes > 0 else 0,
     )

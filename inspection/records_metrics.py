@@ -158,7 +158,7 @@ def _idle_shares(counts: RecordsCounts) -> Iterator[Metric]:
     for name, value, text in (
         (HANDLERS + "requesthandleravgidle_percent", turns, "in no turn"),
         (HANDLERS + "brokerrequesthandleravgidle_percent", turns, "in no turn"),
-        (PROCESSORS + "networkprocessoravgidle_percent", cpu, "without CPU"),
+        (PROCESSORS + "networkprocessoravgidlepercent", cpu, "without CPU"),
     ):
         yield GaugeMetricFamily(name, f"share of the time of the data thread {text}", value)
 
@@ -245,10 +245,17 @@ def _logs(sizes: LogSizes) -> Iterator[Metric]:
             ("logstartoffset", "offset"),
             ("logendoffset", "offset"),
             ("numlogsegments", "segments"),
+            ("retentionsizeinpercent", "size in per cent of retention.bytes, 0 without a limit"),
         )
     ]
     for log in sizes.logs:
-        values = (log.size_bytes, log.log_start_offset, log.log_end_offset, log.segment_count)
+        values = (
+            log.size_bytes,
+            log.log_start_offset,
+            log.log_end_offset,
+            log.segment_count,
+            log.retention_percent,
+        )
         for family, value in zip(families, values, strict=True):
             family.add_metric([log.topic, str(log.partition)], float(value))
     yield from families

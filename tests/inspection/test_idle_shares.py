@@ -23,7 +23,7 @@ def test_idle_shares_under_kafkas_names() -> None:
     for name, value in (
         (HANDLERS + "requesthandleravgidle_percent", 0.75),
         (HANDLERS + "brokerrequesthandleravgidle_percent", 0.75),
-        ("kafka_network_socketserver_networkprocessoravgidle_percent", 0.625),
+        ("kafka_network_socketserver_networkprocessoravgidlepercent", 0.625),
         (
             HANDLERS + "controllerrequesthandleravgidle_percent",
             values["kafka_server_raft_metrics_poll_idle_ratio_avg"],

@@ -26,7 +26,7 @@ def kafkas() -> Iterator[tuple[str, str]]:
         room, kind = domain.replace("kafka.", "kafka_").replace(".", "_"), tags["type"]
         if "name" in tags:
             name, suffix = tags["name"], SUFFIXES[kinds]
-            if name.endswith("Percent"):
+            if kinds == "meter" and name.endswith("Percent"):  # by its rule for MeanRate
                 name, suffix = name.removesuffix("Percent"), "_percent"
             elif kinds == "meter":
                 name = name.removesuffix("PerSec")

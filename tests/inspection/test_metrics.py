@@ -264,6 +264,7 @@ def test_counts_of_records_under_kafkas_names() -> None:
         ('kafka_log_log_logstartoffset{partition="1",topic="t"}', 37),
         ('kafka_log_log_logendoffset{partition="1",topic="t"}', 38),
         ('kafka_log_log_numlogsegments{partition="1",topic="t"}', 39),
+        ('kafka_log_log_retentionsizeinpercent{partition="1",topic="t"}', 40),
         ("kraftline_logs_left_out", 82),
         (topics + 'bytesin_total{topic="u"}', 83),
         (topics + 'bytesout_total{topic="t"}', 84),
@@ -336,7 +337,7 @@ def records_counts(counters: Counters) -> RecordsCounts:
         groups=GROUPS,
         transactions=TRANSACTIONS,
         logs=LogSizes(
-            logs=(LogSize("t", 1, 36, 37, 38, 39), LogSize("u", 0, 1, 1, 1, 1)),
+            logs=(LogSize("t", 1, 36, 37, 38, 39, 40), LogSize("u", 0, 1, 1, 1, 1)),
             left_out=82,
             producer_ids=45,
         ),
