@@ -104,6 +104,8 @@ TOPIC_COUNTERS: Final[Sequence[tuple[str, str, Callable[[Counters], int]]]] = (
     ),
 )
 """Counters of all topics, and of each topic that has something of it."""
+NEVER: Final = ("producemessageconversions", "fetchmessageconversions", "invalidmagicnumberrecords")
+"""Counters of all topics that do not rise, as in Kafka since it takes and sends magic 2 alone."""
 
 
 def _topics(counters: Counters, topics: TopicsCounted) -> Iterator[Metric]:
@@ -141,6 +143,7 @@ def _counters(counters: Counters) -> Iterator[Metric]:
             counters.reassignment_bytes_out,
             "of replicationbytesout, of replicas that are added elsewhere",
         ),
+        *((TOPICS + name, 0, "of no batch") for name in NEVER),
         (
             "kafka_server_delayedproducemetrics_expires",
             counters.expired_produces,

@@ -1,16 +1,22 @@
-"""Idle shares of both threads of a node under Kafka's names."""
+"""Idle shares of both threads of a node under Kafka's names, and counters that never rise."""
 
 import msgspec
 
 from inspection.recorder import Recorder
+from inspection.records_metrics import NEVER
 from inspection.running_node import RunningNode
 from replication.counters import Counters
 from tests.inspection.conftest import ready_world
-from tests.inspection.test_metrics import MS, records_counts, scraped_of
+from tests.inspection.test_metrics import MS, records_counts, scraped, scraped_of
 from tests.inspection.test_recorder import core_of
 from tests.kernel.harness import World
 
 HANDLERS = "kafka_server_kafkarequesthandlerpool_"
+
+
+def test_what_never_happens_is_told_as_zero() -> None:
+    values = scraped()
+    assert [values[f"kafka_server_brokertopicmetrics_{name}_total"] for name in NEVER] == [0] * 3
 
 
 def test_idle_shares_under_kafkas_names() -> None:
