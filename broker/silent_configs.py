@@ -21,6 +21,15 @@ from replication.throttle import FOLLOWER_RATE, LEADER_RATE
 from wire.types import NodeId
 
 _TOPIC_KEYS: Final = frozenset(NO_EFFECT) - ACTED_ON_ELSEWHERE
+CONNECTION_LIMITS: Final = frozenset(
+    {
+        "max.connections",
+        "max.connections.per.ip",
+        "max.connections.per.ip.overrides",
+        "max.connection.creation.rate",
+    }
+)
+"""Keys that the kernel acts on, which has all connections."""
 _OWN: Final = frozenset(
     {
         LEADER_RATE,
@@ -33,7 +42,7 @@ _OWN: Final = frozenset(
 )
 GROUP_KEYS_PREFIX: Final = "consumer."
 """Begin of the keys of groups that are acted on: there are no share and no streams groups."""
-ACTED_ON_BROKER_KEYS: Final = (_OWN | DYNAMIC_KEYS | BROKER_KEYS) | {
+ACTED_ON_BROKER_KEYS: Final = (_OWN | DYNAMIC_KEYS | BROKER_KEYS | CONNECTION_LIMITS) | {
     synonym.name
     for name, definition in topic_configs().items()
     if name not in _TOPIC_KEYS

@@ -51,6 +51,7 @@ from kernel.quorum.snapshots import Snapshots
 from kernel.serving.auto_topics import AutoTopics
 from kernel.serving.controller_requests import ControllerRequests
 from kernel.serving.dispatch import BesideRecords, Dispatch, apis_of
+from kernel.serving.dynamic_limits import DynamicLimits
 from kernel.serving.forwarding import Forwarding
 from kernel.serving.log_dirs import LogDirs
 from metadata.delta import MetadataDelta
@@ -148,7 +149,7 @@ class Kernel:
             self.registration = ControllerRegistration(config, incarnation_id, link, self._clock)
             publishers.append(self.registration)
         self.connections = self._serving(vfs, rng, directory_ids, requests, decoding, port)
-        self.publishers = Publishers(publishers)
+        self.publishers = Publishers([*publishers, DynamicLimits(config, self.connections)])
         self._timed = self._timed_parts()
         self._check_image(self.loader.image)
 

@@ -9,7 +9,9 @@ listener is closed instead.
 Source: apache/kafka: core/.../network/SocketServer.scala, ConnectionQuotas; clients/.../Selector.
 """
 
+import re
 from collections import Counter
+from ipaddress import ip_address
 from typing import Final
 
 import msgspec
@@ -50,14 +52,39 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
         return QuotaWindow(self.quota_samples, self.quota_seconds)
 
 
+def address_limits(text: str) -> tuple[tuple[str, int], ...]:
+    """The entries `ADDRESS:COUNT` of `max.connections.per.ip.overrides`; addresses are normalized.
+
+    Raises:
+        ValueError: an entry of another form, a host name, or a duplicate address.
+    """
+    limits: dict[str, int] = {}
+    for entry in filter(None, map(str.strip, text.split(","))):
+        name, _, count = entry.rpartition(":")
+        try:
+            address = str(ip_address(name.strip().strip("[]")))
+        except ValueError:
+            address = ""
+        if not address or re.fullmatch(r"[0-9]{1,10}", count.strip()) is None:
+            raise ValueError(f"`{entry}` is not in the form ADDRESS:COUNT with an IP address")
+        if address in limits:
+            raise ValueError(f"{address} is listed twice")
+        limits[address] = int(count)
+    return tuple(sorted(limits.items()))
+
+
 class ConnectionCounts:
     """The open connections by kind of listener and by address."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
-        self._limits = limits
-        self._per_address_max = dict(limits.per_address_overrides)
+        self.limit(limits)
         self._by_kind: Counter[ListenerKind] = Counter()
         self._by_address: Counter[tuple[ListenerKind, str]] = Counter()
+
+    def limit(self, limits: ConnectionLimits) -> None:
+        """Take other limits, for connections that are not open yet."""
+        self._limits = limits
+        self._per_address_max = dict(limits.per_address_overrides)
 
     def add(self, kind: ListenerKind, host: str) -> None:
         """Count an accepted connection."""

@@ -30,7 +30,8 @@ class Gate:
     """The queue of a kind of listener: connections are admitted in order, at the rate."""
 
     def __init__(self, rate: int, window: QuotaWindow) -> None:
-        self._rate = rate
+        self.rate = rate
+        """Of those to come, and of those that wait."""
         self._meter = SampledRate(window)
         self._waiting: deque[int] = deque()
         self.first_ms: int | None = None
@@ -43,7 +44,7 @@ class Gate:
     @property
     def is_limited(self) -> bool:
         """True if a rate is configured, so that connections may have to wait."""
-        return self._rate < COUNT_MAX
+        return self.rate < COUNT_MAX
 
     def is_open(self, now_ms: int) -> bool:
         """Return True to admit a new connection at once; else `wait` must follow."""
@@ -51,7 +52,7 @@ class Gate:
             return True
         if self._waiting:
             return False
-        delay_ms = _delay_ms(self._meter, self._rate, now_ms)
+        delay_ms = _delay_ms(self._meter, self.rate, now_ms)
         self.first_ms = now_ms + delay_ms if delay_ms else None
         return delay_ms == 0
 
@@ -74,7 +75,7 @@ class Gate:
             found.append(self._waiting.popleft())
             self.first_ms = None
             if self._waiting:
-                self.first_ms = now_ms + _delay_ms(self._meter, self._rate, now_ms)
+                self.first_ms = now_ms + _delay_ms(self._meter, self.rate, now_ms)
         return found
 
 

@@ -131,7 +131,7 @@ class Connections:
         self._gates = {
             kind: Gate(limits.creation_rate, limits.quota_window) for kind in ListenerKind
         }
-        self._limited_gates = tuple(gate for gate in self._gates.values() if gate.is_limited)
+        self._limited_gates = self._limited()
         self._delays = RefusalLog()
         # Connections refused by the rate of their address: (time of closing, id).
         self._leaving: list[tuple[int, int]] = []
@@ -149,6 +149,18 @@ class Connections:
         self.served = ServedRequests()
         self.expired: Counter[str] = Counter()
         """Connections that were closed because they were idle, by listener."""
+
+    def limit(self, limits: ConnectionLimits) -> None:
+        """Take other limits of the number and the rate of connections; those that are open stay."""
+        self._limits = limits
+        self._counts.limit(limits)
+        for gate in self._gates.values():
+            gate.rate = limits.creation_rate
+        self._limited_gates = self._limited()
+
+    def _limited(self) -> tuple[Gate, ...]:
+        """The gates at which connections wait, or may have to."""
+        return tuple(gate for gate in self._gates.values() if gate.is_limited or gate)
 
     def __len__(self) -> int:
         """Return the number of open connections."""

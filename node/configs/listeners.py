@@ -6,10 +6,10 @@ supported; a listener with another one is refused, and never served unprotected 
 
 import re
 from collections.abc import Mapping
-from ipaddress import ip_address
 from typing import Final
 
 from kernel.config import Voter
+from network.connection_limits import address_limits
 from node.errors import ConfigError, shortened
 from wire.types import Endpoint, NodeId
 
@@ -99,25 +99,15 @@ def parse_bootstrap_servers(value: str) -> tuple[tuple[str, int], ...]:
 
 
 def parse_address_limits(value: str) -> tuple[tuple[str, int], ...]:
-    """Parse `address:count,...` of `max.connections.per.ip.overrides`; addresses are normalized.
+    """Parse `max.connections.per.ip.overrides` as `address_limits`.
 
     Raises:
-        ConfigError: an entry of another form, a host name, or a duplicate address.
+        ConfigError: where that raises.
     """
-    limits: dict[str, int] = {}
-    for entry in split_list(value):
-        text, _, count = entry.rpartition(":")
-        try:
-            address = str(ip_address(text.strip().strip("[]")))
-        except ValueError:
-            address = ""
-        if not address or re.fullmatch(r"[0-9]{1,10}", count.strip()) is None:
-            reason = f"`{entry}` is not in the form ADDRESS:COUNT with an IP address"
-            raise ConfigError.invalid(value, ADDRESS_LIMITS_KEY, reason)
-        if address in limits:
-            raise ConfigError.invalid(value, ADDRESS_LIMITS_KEY, f"{address} is listed twice")
-        limits[address] = int(count)
-    return tuple(sorted(limits.items()))
+    try:
+        return address_limits(value)
+    except ValueError as error:
+        raise ConfigError.invalid(value, ADDRESS_LIMITS_KEY, str(error)) from error
 
 
 def check_protocols(

@@ -4,6 +4,7 @@ import pytest
 
 from broker.effects import Log, LogLevel
 from broker.silent_configs import SilentConfigs
+from kernel.serving.dynamic_limits import DYNAMIC_KEYS
 from metadata.config_schema import broker_configs
 from metadata.records import CONFIG_GROUP
 from tests.broker.brokers import Driven
@@ -13,7 +14,6 @@ from wire.types import NodeId
 _SECURITY = "listeners are PLAINTEXT and are those of server.properties"
 _REMOTE = "there is no remote storage"
 _THREADS = "a node has no threads of its kind"
-_CONNECTIONS = "limits of connections are read at the start"
 REASONS = {
     "ssl.": _SECURITY,
     "sasl.": _SECURITY,
@@ -26,7 +26,6 @@ REASONS = {
     "num.io.threads": _THREADS,
     "num.network.threads": _THREADS,
     "background.threads": _THREADS,
-    "max.connection": _CONNECTIONS,
     "metric.reporters": "metrics are read from /metrics",
     "config.providers": "values are not looked up elsewhere",
     "log.preallocate": "files grow with what is written to them",
@@ -68,6 +67,7 @@ def test_a_key_is_named_when_it_is_first_set_and_then_no_more() -> None:
         "log.cleaner.backoff.ms",
         "log.cleaner.min.cleanable.ratio",
         "log.cleaner.delete.retention.ms",
+        *sorted(DYNAMIC_KEYS),
     ],
 )
 def test_what_is_acted_on_is_not_named(name: str) -> None:

@@ -64,7 +64,7 @@ def test_an_explanation_is_a_sentence() -> None:
         "| `replica.lag.time.max.ms` | `30000` (30 s) | whole number; less is used as 1 | no |",
         "| `num.replica.fetchers` | `1` | from 1 | of all brokers or one |",
         "| `cordoned.log.dirs` | - | list | of one broker |",
-        "| `max.connections` | `2147483647` | from 0 | no (stored, has no effect) |",
+        "| `listeners` | `PLAINTEXT://:9092` | list | no (stored, has no effect) |",
         "| `process.roles` | required | list of broker, controller | no |",
         "| `security.inter.broker.protocol` | `PLAINTEXT` | PLAINTEXT, SSL, SASL_PLAINTEXT, ",
         "| `compression.zstd.level` | `3` | -131072 to 22 | of all brokers or one |",
