@@ -396,6 +396,7 @@ class Broker:
             failed_partitions=len(fetchers.failed),
             late_transactions=replicas.late_transaction_count(config.transactions.timeout_ms_max),
             quotas=quota_rates(self._quotas, self._throttles),
+            flushes=local.flush_counts(),
             cleaner=self._cleaner.figures(),
             logs=self._largest.look(local.open_logs(), local.open_log, local.settings.log),
         )

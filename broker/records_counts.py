@@ -13,6 +13,7 @@ from broker.clients.client_quotas import ClientQuotas, ClientRate
 from broker.clients.request_metrics import KindCounts
 from broker.coordinators.figures import GroupFigures, TransactionFigures
 from broker.largest_logs import LogSizes
+from broker.replicas.log_flushes import FlushCounts
 from metadata.image import Image
 from replication.counters import Counters
 from replication.leader.fetch_session import FetchSessionCache
@@ -118,6 +119,7 @@ class RecordsCounts(msgspec.Struct, frozen=True, kw_only=True):
     groups: GroupFigures
     transactions: TransactionFigures
     logs: LogSizes
+    flushes: FlushCounts = FlushCounts()
     longest_turn_ns: float = math.nan
     """CPU of the longest turn of the driver in the last 30 to 60 s, which it adds; NaN without."""
     longest_turn_ever_ns: int = 0

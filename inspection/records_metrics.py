@@ -11,10 +11,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from broker.largest_logs import LogSizes
 from broker.records_counts import RecordsCounts, TopicsCounted
+from broker.replicas.log_flushes import FlushCounts
 from inspection.cleaner_metrics import cleaner_metrics
 from inspection.coordinator_metrics import group_metrics, transaction_metrics
 from inspection.quota_metrics import quota_metrics
-from inspection.recorder import NS_PER_MS
+from inspection.recorder import NS_PER_MS, Histogram
+from inspection.timings import summary
 from replication.counters import Counters
 
 TOPICS: Final = "kafka_server_brokertopicmetrics_"
@@ -27,6 +29,7 @@ FETCHERS: Final = "kafka_server_replicafetchermanager_"
 LOG: Final = "kafka_log_log_"
 OURS: Final = "kraftline_"
 TURN: Final = "kraftline_records_turn_cpu_"
+FLUSHES: Final = "kafka_log_logflushstats_logflushrateandtimems"
 HANDLERS: Final = "kafka_server_kafkarequesthandlerpool_"
 PROCESSORS: Final = "kafka_network_socketserver_"
 REMAINING: Final = "kafka_log_logmanager_remaininglogstorecover"
@@ -75,6 +78,7 @@ def records_metrics(counts: RecordsCounts) -> Iterator[Metric]:
     ):
         yield GaugeMetricFamily(TURN + name, text, value_ns / NS_PER_MS)
     yield from _idle_shares(counts)
+    yield from _flushes(counts.flushes)
     yield from _logs(counts.logs)
 
 
@@ -154,6 +158,13 @@ def _counters(counters: Counters) -> Iterator[Metric]:
         (MANAGER + "failedisrupdates", counters.failed_isr_updates, "refused by the controller"),
     ):
         yield CounterMetricFamily(name, f"{text}, since the start", float(value))
+
+
+def _flushes(counts: FlushCounts) -> Iterator[Metric]:
+    times = Histogram()
+    times.add_all(counts.newest_ms)
+    times.count = counts.count
+    yield from summary(FLUSHES, "of a flush of a log, ms", times, 1)
 
 
 def _idle_shares(counts: RecordsCounts) -> Iterator[Metric]:

@@ -45,7 +45,7 @@ def controller_timings(recorder: Recorder, now_ns: int) -> Iterator[Metric]:
         ("eventqueuetimems", "from posting to taking, ms", recorder.queue_ns),
         ("eventqueueprocessingtimems", "of one turn, ms", recorder.turn_ns),
     ):
-        yield from _summary(EVENT_MANAGER + name, text, times, NS_PER_MS)
+        yield from summary(EVENT_MANAGER + name, text, times, NS_PER_MS)
     for name, value, text in (
         (EVENT_MANAGER + "avgidleratio", recorder.idle_ratio(now_ns), "of the loop, 0 to 1"),
         (HANDLERS + "avgidle_percent", recorder.idle_ratio(now_ns), "of the loop, 0 to 1"),
@@ -66,12 +66,12 @@ def controller_timings(recorder: Recorder, now_ns: int) -> Iterator[Metric]:
 def broker_timings(recorder: Recorder) -> Iterator[Metric]:
     """Timings of a broker: the committed batches that it read and applied."""
     name, text = LISTENER + "metadatabatchprocessingtimeus", "of applying a batch, us"
-    yield from _summary(name, text, recorder.batch_ns, NS_PER_US)
+    yield from summary(name, text, recorder.batch_ns, NS_PER_US)
     name, text = LISTENER + "metadatabatchsizes", "records of a batch"
-    yield from _summary(name, text, recorder.batch_records, 1)
+    yield from summary(name, text, recorder.batch_records, 1)
 
 
-def _summary(name: str, text: str, histogram: Histogram, per_unit: int) -> Iterator[Metric]:
+def summary(name: str, text: str, histogram: Histogram, per_unit: int) -> Iterator[Metric]:
     """Kafka's histogram in the exporter's form: quantiles, and a count without a sum."""
     quantiles = GaugeMetricFamily(name, text, labels=["quantile"])
     values = histogram.quantiles([float(label) for label in QUANTILES])

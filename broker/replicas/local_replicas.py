@@ -105,6 +105,7 @@ class LocalReplicas:
         )
         self.choice = LogDirChoice(config, self.manager)
         self._flushes = LogFlushes(logs, self.fail)
+        self.flush_counts = self._flushes.counts
         self.upkeep = Upkeep(
             self.manager,
             disk,

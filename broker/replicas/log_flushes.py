@@ -3,7 +3,11 @@
 apache/kafka: storage/.../log/UnifiedLog.java (`append`, `flush`)
 """
 
+from collections import deque
 from collections.abc import Callable
+from typing import Final
+
+import msgspec
 
 from broker.effects import Lane
 from broker.replicas.stored_logs import StoredLogs
@@ -12,6 +16,18 @@ from storage.checkpoints.recovery_points import TopicAndPartition
 from storage.logs.flush_plan import FlushPlan
 from storage.logs.log_manager import ERRORS
 from storage.logs.unified_log import UnifiedLog
+
+KEPT: Final = 1024
+"""Times of flushes that are kept; Kafka's histograms keep 1,028."""
+
+
+class FlushCounts(msgspec.Struct, frozen=True, gc=False):
+    """Flushes of logs that succeeded: Kafka's LogFlushStats."""
+
+    count: int = 0
+    """Since the start."""
+    newest_ms: tuple[int, ...] = ()
+    """Their times, from the hand-over to the lane to the step that took the end; 1,024 at most."""
 
 
 class LogFlushes:
@@ -29,6 +45,12 @@ class LogFlushes:
         """Those who wait for flushes that are handed out: a log that is replaced has none."""
         self._held: dict[TopicAndPartition, list[Flushed]] = {}
         """Those who wait for a flush of a log whose directory has another name still."""
+        self._count = 0
+        self._newest_ms: deque[int] = deque(maxlen=KEPT)
+
+    def counts(self) -> FlushCounts:
+        """Count the flushes, with the newest times."""
+        return FlushCounts(self._count, tuple(self._newest_ms))
 
     def appended(self, name: TopicAndPartition, wait: Callable[[], Flushed] | None = None) -> None:
         """Hand out the flush that an append asks for, if it does.
@@ -83,8 +105,12 @@ class LogFlushes:
         assert path is not None, f"{name=}"
         if awaited:
             self._awaited[log] = self._awaited.get(log, []) + awaited
+        began_ms = self._services.now_ms
 
         def done(error: BaseException | None) -> None:
+            if error is None:
+                self._count += 1
+                self._newest_ms.append(self._services.now_ms - began_ms)
             is_open = self._manager.get(*name) is log  # not deleted, offline or closed meanwhile
             is_durable = is_open and self._flush_ended(name, plan, error)
             left = self._awaited.get(log, [])

@@ -8,6 +8,7 @@ import pytest
 
 from broker.effects import DirectoryFailed, Effect, RunWork, SendParts
 from broker.events import ConnectionClosed, FramesReceived, WorkDone
+from broker.replicas.log_flushes import FlushCounts
 from simulator.cluster.memory_vfs import MemoryVfs
 from tests.broker.brokers import LOG_DIR, Driven
 from tests.broker.metadata_log import A
@@ -57,7 +58,9 @@ def test_the_answer_waits_for_the_flush(acks: int) -> None:
     driven = started(flush_messages="1")
     effects, (work,) = sent(driven, asked(b"x", acks))
     assert codes(PRODUCE, 13, effects) == []
+    driven.now_ms += 7
     assert codes(PRODUCE, 13, ended(driven, work)) == [[NONE]]
+    assert driven.broker.counts().flushes == FlushCounts(1, (7,))
 
 
 @pytest.mark.parametrize("acks", [1, -1])
@@ -67,6 +70,7 @@ def test_a_flush_that_fails_is_an_error_for_the_client(acks: int) -> None:
     effects = ended(driven, work, OSError(errno.EIO, "broken"))
     assert codes(PRODUCE, 13, effects) == [[STORAGE_ERROR]]
     assert [each.path for each in effects if isinstance(each, DirectoryFailed)] == [LOG_DIR]
+    assert driven.broker.counts().flushes == FlushCounts()
 
 
 @pytest.mark.parametrize("acks", [1, -1])

@@ -1,7 +1,8 @@
-"""Idle shares of both threads of a node under Kafka's names, and counters that never rise."""
+"""Idle shares of both threads, flushes, and counters that never rise, under Kafka's names."""
 
 import msgspec
 
+from broker.replicas.log_flushes import FlushCounts
 from inspection.recorder import Recorder
 from inspection.records_metrics import NEVER
 from inspection.running_node import RunningNode
@@ -37,3 +38,13 @@ def test_idle_shares_under_kafkas_names() -> None:
     ):
         assert values[name] == value, name
     assert 0 < values[HANDLERS + "controllerrequesthandleravgidle_percent"] < 1
+
+
+def test_times_of_flushes_under_kafkas_names() -> None:
+    counts = msgspec.structs.replace(records_counts(Counters()), flushes=FlushCounts(9, (3, 1, 2)))
+    world = ready_world()
+    values = scraped_of(RunningNode(world.kernel(1), world._now), counts)
+    name = "kafka_log_logflushstats_logflushrateandtimems"
+    assert values[f"{name}_count"] == 9
+    assert values[f'{name}{{quantile="0.50"}}'] == 2
+    assert values[f'{name}{{quantile="0.999"}}'] == 3

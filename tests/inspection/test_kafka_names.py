@@ -28,8 +28,10 @@ def kafkas() -> Iterator[tuple[str, str]]:
             name, suffix = tags["name"], SUFFIXES[kinds]
             if kinds == "meter" and name.endswith("Percent"):  # by its rule for MeanRate
                 name, suffix = name.removesuffix("Percent"), "_percent"
-            elif kinds == "meter":
+            elif kinds == "meter" and name.endswith("PerSec"):
                 name = name.removesuffix("PerSec")
+            elif kinds == "meter":  # a timer, which is a histogram too
+                suffix = ""
             yield bean, named(f"{room}_{kind}_{name}{suffix}")
             continue
         fixed = [f"{tag}_{value}_" for tag, value in tags.items() if value != "*"][1:]
