@@ -98,6 +98,44 @@ def _text(rest: str, label: str, size: int) -> tuple[bytes | None, str]:
     return rest[len(label) : end].encode(), rest[end:]
 
 
+def indexed_log(offsets: str, times: str) -> bytes:
+    """A log that the printed entries of both of its indexes point into; values fill it up.
+
+    An entry stands for a batch that ends at its offset, begins at its position, and has its time.
+    """
+    places = dict(_pairs(offsets))
+    first, content = 0, b""
+    for timestamp_ms, last in [(0, min(places) - 1), *_pairs(times)]:
+        start = len(content)
+        assert places.get(last, start) == start, f"{last=}"
+        end = min((at for at in places.values() if at > start), default=start + 100)
+        content += _filled(first, last, end - start, timestamp_ms)
+        first = last + 1
+    return content
+
+
+def _pairs(rows: str) -> list[tuple[int, int]]:
+    found = [[int(text) for _, text in NUMBER.findall(line)] for line in rows.splitlines()]
+    return [(left, right) for left, right in found]
+
+
+def _filled(first: int, last: int, size: int, timestamp_ms: int) -> bytes:
+    header = BatchHeader(
+        base_offset=Offset(first),
+        leader_epoch=LeaderEpoch(0),
+        last_offset_delta=last - first,
+        base_timestamp_ms=timestamp_ms,
+        max_timestamp_ms=timestamp_ms,
+        records_count=1,
+    )
+    for spare in range(size):
+        record = RecordView(Offset(first), timestamp_ms, None, bytes(size - HEADER_BYTES - spare))
+        batch = encode_records(header, [record])
+        if len(batch) == size:
+            return batch
+    raise AssertionError(f"no record makes a batch of {size=}")
+
+
 def snapshot(printed: str) -> bytes:
     """The producers of an output about a `.snapshot` file; one without a batch has -1 for it."""
     return encode_producer_snapshot(

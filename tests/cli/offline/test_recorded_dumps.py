@@ -6,7 +6,7 @@ import pytest
 
 from cli.offline.dump_log import run
 from tests.cli.golden import Recorded, data_others
-from tests.cli.offline.recorded_segments import Headers, packed, segment, snapshot
+from tests.cli.offline.recorded_segments import Headers, indexed_log, packed, segment, snapshot
 
 TOOL = "DumpLogSegments"
 LOG, INDEX, TIME_INDEX = (f"00000000000000000000.{suffix}" for suffix in ("log", "index",
@@ -31,14 +31,17 @@ LOGS = {
     "max-bytes": LINES,
 }
 """The output that has the whole log of an output."""
-OTHERS = ("index-sanity", "missing", "no-files", "snapshot", "txnindex", "unknown-suffix",
+OTHERS = ("index", "index-sanity", "missing", "no-files", "snapshot", "txnindex", "unknown-suffix",
           "verify-index-only")  # fmt: skip
-WITHOUT_LOG = {"index"}
-"""An index with entries, whose log no output prints."""
 
 
 def recorded(name: str) -> Recorded:
     return data_others()[f"data-4.3.1/dump-log-{name}"]
+
+
+def rows_of(section: str) -> str:
+    """The lines of one file behind its name."""
+    return section.strip().partition("\n")[2]
 
 
 def write_files(folder: Path, name: str) -> None:
@@ -47,6 +50,11 @@ def write_files(folder: Path, name: str) -> None:
     (folder / LOG).write_bytes(segment(log.stdout, headers))
     for empty in (INDEX, TIME_INDEX, "partition.metadata"):
         (folder / empty).write_bytes(b"")
+    if name == "index":  # no output prints its log
+        _, offsets, times = recorded(name).stdout.split("Dumping ")
+        (folder / LOG).write_bytes(indexed_log(rows_of(offsets), rows_of(times)))
+        (folder / INDEX).write_bytes(packed(rows_of(offsets), ">ii"))
+        (folder / TIME_INDEX).write_bytes(packed(rows_of(times), ">qi"))
     printed = recorded("snapshot").stdout
     (folder / "00000000000000000022.snapshot").write_bytes(snapshot(printed))
     aborted = packed(recorded("txnindex").stdout, ">hqqqq")
@@ -108,5 +116,5 @@ def test_a_missing_key_ends_a_dump_without_metadata(
 
 def test_every_output_is_made_again_or_named() -> None:
     found = {run.name for run in data_others().values() if run.command == TOOL}
-    named = {*LOGS, *OTHERS, *WITHOUT_LOG}
+    named = {*LOGS, *OTHERS}
     assert found == {f"data-4.3.1/dump-log-{name}" for name in named}
