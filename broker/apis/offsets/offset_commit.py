@@ -54,7 +54,7 @@ class OffsetCommit:
         """Answer a request, maybe later."""
         body, version = call.body_as_sent(), call.header.api_version
         group_id, has_id = str(body.group_id), version >= TOPIC_ID_VERSION_MIN
-        asked = [(*self._topics.named(topic), topic.partitions) for topic in body.topics]
+        asked = [(*self._topics.committed(topic), topic.partitions) for topic in body.topics]
         if not self._access.allows(call.caller, Operation.READ, ResourceType.GROUP, group_id):
             denied = ErrorCode.group_authorization_failed
             _answer(call, [all_of(*row, denied) for row in asked])

@@ -48,6 +48,12 @@ class OffsetTopics:
         found = self._image().topics.get(topic_id)
         return ("" if found is None else found.name), topic_id
 
+    def committed(self, topic: Any) -> tuple[str, TopicId]:
+        """As `named`; one without an id has that of now, by which its offsets are told later."""
+        if hasattr(topic, "name"):
+            return str(topic.name), self.id_of(str(topic.name))
+        return self.named(topic)
+
     def id_of(self, name: str) -> TopicId:
         """Id of a topic; zeros if there is none."""
         return self._image().topic_id_by_name.get(name, NO_TOPIC_ID)

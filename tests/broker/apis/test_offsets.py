@@ -171,9 +171,11 @@ def test_a_topic_that_is_named_twice_has_one_row() -> None:
     ]
 
 
-def test_an_offset_of_a_topic_that_was_made_anew_is_none() -> None:
+@pytest.mark.parametrize("version", [2, 9, 10])
+def test_an_offset_of_a_topic_that_was_made_anew_is_none(version: int) -> None:
     broker = started()
-    broker.commit({A: [(0, 5)]}, version=10)
+    more = {"retention_time": milliseconds(-1)} if version < 5 else {}
+    broker.commit({A if version >= 10 else "a": [(0, 5)]}, version=version, **more)
     broker.metadata.remove(A)
     broker.metadata.topic("a", C)
     broker.broker._groups.publish(broker.metadata.image)

@@ -19,7 +19,7 @@ from metadata.features import GROUP_VERSION
 from metadata.records import CONFIG_GROUP, FeatureLevelRecord
 from quorum_controller.security.authorization import AccessRules, Operation, ResourceType
 from tests.broker.coordinators.test_classic_apis import Members
-from tests.broker.metadata_log import A
+from tests.broker.metadata_log import A, B
 from wire.api_keys import CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_HEARTBEAT
 from wire.errors import ErrorCode
 
@@ -205,6 +205,20 @@ def test_offsets_are_committed_with_the_epoch_of_the_member() -> None:
     committer["generation_id_or_member_epoch"] = 3
     stale = {"a": {0: ErrorCode.stale_member_epoch}}
     assert broker.commit({"a": [(0, 5)]}, **committer) == stale
+
+
+@pytest.mark.parametrize("version", [9, 10])
+def test_an_older_epoch_commits_what_the_member_had_in_it(version: int) -> None:
+    broker = started()
+    broker.beat("m")
+    both = (TopicName("a"), TopicName("b"))
+    assert broker.beat("m", 2, subscribed_topic_names=both).member_epoch == 3
+    a, b = (A, B) if version >= 10 else ("a", "b")
+    committer = {"member_id": "m", "generation_id_or_member_epoch": 2}
+    found = broker.commit({a: [(0, 5)]}, version=version, **committer)
+    assert found == {a: {0: ErrorCode.none}}
+    found = broker.commit({b: [(0, 5)]}, version=version, **committer)
+    assert found == {b: {0: ErrorCode.stale_member_epoch}}
 
 
 def test_consumer_groups_are_listed_and_deleted() -> None:
