@@ -1,4 +1,4 @@
-"""Kafka's keys about consumer groups (KIP-848) as settings: `group.consumer.*`.
+"""Kafka's keys about consumer groups (KIP-848): `group.consumer.*`, and the one to turn them off.
 
 (apache/kafka: GroupCoordinatorConfig)
 """
@@ -8,6 +8,8 @@ from typing import Final
 
 from coordinator.group.consumer.settings import Bounded, ConsumerSettings, MigrationPolicy
 from coordinator.group.consumer.targets import ASSIGNORS
+from metadata.config_schema import broker_configs
+from metadata.config_values import parse_value
 from node.errors import ConfigError
 
 _BOUNDED: Final = ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms")
@@ -17,6 +19,7 @@ REGEX_KEY: Final = "group.consumer.regex.refresh.interval.ms"
 CLASSIC_MAX_SIZE_KEY: Final = "group.max.size"
 ASSIGNORS_KEY: Final = "group.consumer.assignors"
 POLICY_KEY: Final = "group.consumer.migration.policy"
+PROTOCOLS_KEY: Final = "group.coordinator.rebalance.protocols"
 CONSUMER_GROUP_KEYS: Final = frozenset(
     {
         *(f"group.consumer.{infix}{name}" for name in _BOUNDED for infix in ("", "min.", "max.")),
@@ -25,6 +28,7 @@ CONSUMER_GROUP_KEYS: Final = frozenset(
         CLASSIC_MAX_SIZE_KEY,
         ASSIGNORS_KEY,
         POLICY_KEY,
+        PROTOCOLS_KEY,
     }
 )
 
@@ -55,6 +59,7 @@ def consumer_settings(
             "group.consumer.session.timeout.ms"
         )
     return ConsumerSettings(
+        is_enabled=_is_enabled(given),
         heartbeat_interval_ms=heartbeat,
         session_timeout_ms=session,
         assignment_interval_ms=assignment,
@@ -95,6 +100,18 @@ def _assignors(given: Mapping[str, str], default: tuple[str, ...]) -> tuple[str,
     if len(set(names)) < len(names):
         raise ConfigError.invalid(given[ASSIGNORS_KEY], ASSIGNORS_KEY, "duplicate values")
     return names
+
+
+def _is_enabled(given: Mapping[str, str]) -> bool:
+    """True if the protocol of KIP-848 is one of a broker; the classic one must be."""
+    if PROTOCOLS_KEY not in given:
+        return True
+    values, message = parse_value(broker_configs()[PROTOCOLS_KEY], given[PROTOCOLS_KEY])
+    if message is not None:
+        raise ConfigError(message)
+    if "classic" not in values:
+        raise ConfigError("Disabling the 'Classic' protocol is not supported.")
+    return "consumer" in values
 
 
 def _policy(given: Mapping[str, str], default: MigrationPolicy) -> MigrationPolicy:

@@ -1,7 +1,8 @@
 """ConsumerGroupHeartbeat and ConsumerGroupDescribe: groups of KIP-848.
 
-Served once `group.version` is 1. READ of the group, and DESCRIBE of each topic that is subscribed
-by name, is asked of a member; DESCRIBE of the group and of its topics, of who describes it.
+Served once `group.version` is 1, by a broker whose `group.coordinator.rebalance.protocols` has it.
+READ of the group, and DESCRIBE of each topic that is subscribed by name, is asked of a member;
+DESCRIBE of the group and of its topics, of who describes it.
 (apache/kafka: core/.../server/KafkaApis.scala, handleConsumerGroupHeartbeat and -Describe;
 group-coordinator/.../GroupCoordinatorService.java)
 """
@@ -138,7 +139,8 @@ class ConsumerGroupApis:
         return replace(row, authorized_operations=i32(operations))
 
     def _is_enabled(self) -> bool:
-        return self._image().features.get(GROUP_VERSION, 0) >= 1
+        is_served = self._groups.config.consumer.is_enabled
+        return is_served and self._image().features.get(GROUP_VERSION, 0) >= 1
 
     def _allows_group(self, caller: Caller, operation: Operation, group_id: str) -> bool:
         return self._access.allows(caller, operation, ResourceType.GROUP, group_id)

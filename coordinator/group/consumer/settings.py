@@ -57,6 +57,8 @@ class Bounded:
 class ConsumerSettings:
     """`group.consumer.*` of a broker, with Kafka's defaults."""
 
+    is_enabled: bool = True
+    """True if `group.coordinator.rebalance.protocols` has `consumer`."""
     session_timeout_ms: Bounded = Bounded(default=45_000, minimum=45_000, maximum=60_000)
     heartbeat_interval_ms: Bounded = Bounded(default=5_000, minimum=5_000, maximum=15_000)
     assignment_interval_ms: Bounded = Bounded(default=1_000, minimum=0, maximum=15_000)

@@ -62,7 +62,7 @@ def milliseconds(ms: int) -> Any:
 
 
 def started(*, is_enabled: bool = True, **settings: Any) -> Consumers:
-    broker = Consumers(groups=CONFIG, **settings)
+    broker = Consumers(**{"groups": CONFIG, **settings})
     if is_enabled:
         broker.metadata.write(FeatureLevelRecord(name=GROUP_VERSION, feature_level=1))
     broker.offsets()
@@ -105,8 +105,10 @@ def test_a_member_without_an_id_gets_one_in_the_first_version() -> None:
     )  # fmt: skip
 
 
-def test_the_protocol_needs_its_feature() -> None:
-    broker = started(is_enabled=False)
+@pytest.mark.parametrize("has_feature", [False, True])
+def test_the_protocol_needs_its_feature_and_may_be_turned_off(has_feature: bool) -> None:
+    off = msgspec.structs.replace(CONFIG, consumer=ConsumerSettings(is_enabled=False))
+    broker = started(groups=off) if has_feature else started(is_enabled=False)
     assert broker.beat("m").error_code is ErrorCode.unsupported_version
     assert [row.error_code for row in broker.described("g", "")] == [
         ErrorCode.unsupported_version

@@ -69,6 +69,7 @@ CHANGES: dict[str, tuple[dict[str, str], str]] = {
     "group.consumer.assignors": (COMBINED, "range"),
     "group.consumer.heartbeat.interval.ms": (COMBINED, "5001"),
     "group.consumer.session.timeout.ms": (COMBINED, "45001"),
+    "group.coordinator.rebalance.protocols": (COMBINED, "classic"),
     "log.cleaner.max.compaction.lag.ms": ({**COMBINED, "log.cleanup.policy": "compact"}, "7"),
     "log.cleaner.dedupe.buffer.size": (COMBINED, "67108864"),
     "log.dir": (without(COMBINED, "log.dirs"), "/other"),

@@ -21,7 +21,7 @@ def test_a_node_without_keys_has_the_defaults():
 
 def test_every_key_is_kafkas():
     assert all(defined(key) is not None for key in CONSUMER_GROUP_KEYS)
-    assert len(CONSUMER_GROUP_KEYS) == 14
+    assert len(CONSUMER_GROUP_KEYS) == 15
 
 
 def test_values_are_taken_over():
@@ -41,6 +41,28 @@ def test_values_are_taken_over():
         migration_policy=MigrationPolicy.UPGRADE,
     )  # fmt: skip
     assert records_of({"group.max.size": "9"}).groups.consumer.classic_max_size == 9
+
+
+@pytest.mark.parametrize(
+    ("protocols", "is_enabled"),
+    [("classic,consumer,streams", True), ("consumer,classic", True), ("classic", False)],
+)
+def test_a_broker_may_do_without_the_protocol(protocols, is_enabled):
+    given = {"group.coordinator.rebalance.protocols": protocols}
+    assert records_of(given).groups.consumer == ConsumerSettings(is_enabled=is_enabled)
+
+
+@pytest.mark.parametrize(
+    ("protocols", "text"),
+    [
+        ("consumer", "Disabling the 'Classic' protocol is not supported"),
+        ("classic,new", "group.coordinator.rebalance.protocols"),
+        ("", "group.coordinator.rebalance.protocols"),
+    ],
+)
+def test_protocols_that_are_refused(protocols, text):
+    with pytest.raises(ConfigError, match=text):
+        records_of({"group.coordinator.rebalance.protocols": protocols})
 
 
 @pytest.mark.parametrize("name", ["session.timeout.ms", "heartbeat.interval.ms"])
