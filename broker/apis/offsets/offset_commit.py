@@ -3,7 +3,7 @@
 (apache/kafka: core/.../server/KafkaApis.scala, handleOffsetCommitRequest)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from broker.apis.access import Access
@@ -12,12 +12,13 @@ from broker.apis.offsets.offset_topics import (
     OffsetTopics,
     Rows,
     all_of,
+    commits_of,
     failed,
     merged,
 )
 from broker.clients.call import Call, forget
 from broker.coordinators.groups import GroupCoordinator, machine_of
-from coordinator.group.offsets.commits import commit_offsets
+from coordinator.group.offsets.commits import NO_TOPIC_ID, commit_offsets
 from coordinator.group.offsets.requests import (
     Commit,
     Committer,
@@ -26,8 +27,13 @@ from coordinator.group.offsets.requests import (
 from metadata.image import Image
 from quorum_controller.security.authorization import Operation, ResourceType
 from wire.errors import ApiError, ErrorCode
+from wire.messages.offset_commit_request import (
+    CommittedTopic,
+    PartitionCommit,
+    read_plain_commit,
+)
 from wire.messages.offset_commit_response import encode_offset_commit_response
-from wire.types import milliseconds
+from wire.types import TopicId, milliseconds
 
 RETENTION_VERSIONS: Final = range(2, 5)
 """Versions with a retention time."""
@@ -52,12 +58,15 @@ class OffsetCommit:
 
     def serve(self, call: Call) -> None:
         """Answer a request, maybe later."""
-        body, version = call.body_as_sent(), call.header.api_version
+        version = call.header.api_version
+        plain = read_plain_commit(version, call.frame, call.position)
+        body: Any = plain or call.body_as_sent()
+        rows = body.topics if plain is not None else map(_topic_of, body.topics)
+        committed = self._topics.committed
+        asked = [(*committed(each.name, each.topic_id), each.partitions) for each in rows]
         group_id, has_id = str(body.group_id), version >= TOPIC_ID_VERSION_MIN
-        asked = [(*self._topics.committed(topic), topic.partitions) for topic in body.topics]
         if not self._access.allows(call.caller, Operation.READ, ResourceType.GROUP, group_id):
-            denied = ErrorCode.group_authorization_failed
-            _answer(call, [all_of(*row, denied) for row in asked])
+            _answer(call, _denied(asked))
             return
         refused, topics = self._topics.to_commit(call, asked, has_id=has_id)
         if not topics:
@@ -100,6 +109,23 @@ class OffsetCommit:
             answer,
         )
         call.park(forget)
+
+
+def _topic_of(topic: Any) -> CommittedTopic:
+    """A topic as kio has read it."""
+    rows = commits_of(topic.partitions)
+    if hasattr(topic, "name"):
+        return CommittedTopic(str(topic.name), None, rows)
+    topic_id = NO_TOPIC_ID if topic.topic_id is None else TopicId(topic.topic_id.bytes)
+    return CommittedTopic(None, topic_id, rows)
+
+
+def _denied(asked: Iterable[tuple[str, TopicId, Iterable[PartitionCommit]]]) -> Rows:
+    code = ErrorCode.group_authorization_failed
+    return [
+        all_of(name, topic_id, [each.partition for each in rows], code)
+        for name, topic_id, rows in asked
+    ]
 
 
 def _retention_ms(body: Any, version: int) -> int | None:

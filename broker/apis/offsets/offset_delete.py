@@ -46,16 +46,16 @@ class OffsetDelete:
         refused: Rows = []
         topics: list[tuple[str, list[int]]] = []
         for topic in body.topics:
-            name = str(topic.name)
+            name, numbers = str(topic.name), [each.partition_index for each in topic.partitions]
             code = self._topics.error(call, Operation.READ, name, has_id=False)
             if code is not None:
-                refused.append(all_of(name, NO_TOPIC_ID, topic.partitions, code))
+                refused.append(all_of(name, NO_TOPIC_ID, numbers, code))
                 continue
-            here, unknown = self._topics.split(name, topic.partitions)
+            here, unknown = self._topics.split(name, numbers)
             if unknown:
                 refused.append(TopicResult(name, NO_TOPIC_ID, tuple(unknown)))
             if here:
-                topics.append((name, [each.partition_index for each in here]))
+                topics.append((name, here))
 
         def answer(result: tuple[TopicResult, ...] | ApiError) -> None:
             if isinstance(result, ApiError):

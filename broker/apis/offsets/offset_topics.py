@@ -5,7 +5,7 @@ and answered in the version of the request.
 (apache/kafka: core/.../server/KafkaApis.scala, handleOffset*Request)
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import chain
 from typing import Any, Final
 from uuid import UUID
@@ -13,17 +13,21 @@ from uuid import UUID
 from broker.apis.access import Access
 from broker.clients.call import Call
 from coordinator.group.offsets.commits import NO_TOPIC_ID
-from coordinator.group.offsets.requests import PartitionCommit, TopicCommit, TopicResult
+from coordinator.group.offsets.requests import TopicCommit, TopicResult
 from metadata.image import Image
 from quorum_controller.bodies import NO_TIME
 from quorum_controller.security.authorization import Operation
 from wire.errors import ErrorCode
+from wire.messages.offset_commit_request import PartitionCommit
 from wire.types import TopicId
 
 TOPIC_ID_VERSION_MIN: Final = 10
 """First version of OffsetCommit and OffsetFetch with topic ids."""
 THROTTLE_VERSION_MIN: Final = 3
 """First version of both with a throttle time."""
+
+_NO_EPOCH: Final = -1
+_UNKNOWN: Final = ErrorCode.unknown_topic_or_partition
 
 Rows = list[TopicResult]
 
@@ -48,11 +52,17 @@ class OffsetTopics:
         found = self._image().topics.get(topic_id)
         return ("" if found is None else found.name), topic_id
 
-    def committed(self, topic: Any) -> tuple[str, TopicId]:
-        """As `named`; one without an id has that of now, by which its offsets are told later."""
-        if hasattr(topic, "name"):
-            return str(topic.name), self.id_of(str(topic.name))
-        return self.named(topic)
+    def committed(self, name: str | None, topic_id: TopicId | None) -> tuple[str, TopicId]:
+        """Name and id of a topic that has one of them; as `named`.
+
+        One with a name has the id of now, by which its offsets are told from those of a later topic
+        of the name.
+        """
+        if name is not None:
+            return name, self.id_of(name)
+        assert topic_id is not None, "it has a name or an id"
+        found = self._image().topics.get(topic_id)
+        return ("" if found is None else found.name), topic_id
 
     def id_of(self, name: str) -> TopicId:
         """Id of a topic; zeros if there is none."""
@@ -69,59 +79,61 @@ class OffsetTopics:
         return None
 
     def to_commit(
-        self, call: Call, asked: Iterable[tuple[str, TopicId, Sequence[Any]]], *, has_id: bool
+        self,
+        call: Call,
+        asked: Iterable[tuple[str, TopicId, tuple[PartitionCommit, ...]]],
+        *,
+        has_id: bool,
     ) -> tuple[Rows, list[TopicCommit]]:
         """Refusals of offsets of topics, and the offsets that the coordinator is to judge."""
         refused: Rows = []
         topics: list[TopicCommit] = []
-        for name, topic_id, partitions in asked:
+        for name, topic_id, commits in asked:
             code = self.error(call, Operation.READ, name, has_id=has_id)
             if code is not None:
-                refused.append(all_of(name, topic_id, partitions, code))
+                numbers = [each.partition for each in commits]
+                refused.append(all_of(name, topic_id, numbers, code))
                 continue
-            here, unknown = self.split(name, partitions)
-            if unknown:
-                refused.append(TopicResult(name, topic_id, tuple(unknown)))
+            known, here = self._numbers(name), commits
+            absent = [each.partition for each in commits if each.partition not in known]
+            if absent:
+                here = tuple([each for each in commits if each.partition in known])
+                refused.append(all_of(name, topic_id, absent, _UNKNOWN))
             if here:
-                commits = _partition_commits(here)
-                topics.append(TopicCommit(name=name, topic_id=topic_id, partitions=commits))
+                topics.append(TopicCommit(name=name, topic_id=topic_id, partitions=here))
         return refused, topics
 
     def split(
-        self, name: str, partitions: Sequence[Any]
-    ) -> tuple[list[Any], list[tuple[int, ErrorCode]]]:
+        self, name: str, numbers: Iterable[int]
+    ) -> tuple[list[int], list[tuple[int, ErrorCode]]]:
         """Partitions that exist, and rows of those that do not."""
-        image, unknown = self._image(), ErrorCode.unknown_topic_or_partition
-        topic_id = image.topic_id_by_name.get(name)
-        known = () if topic_id is None else image.topics[topic_id].partitions
-        here: list[Any] = []
+        known, here = self._numbers(name), []
         absent: list[tuple[int, ErrorCode]] = []
-        for each in partitions:
-            if each.partition_index in known:
-                here.append(each)
+        for number in numbers:
+            if number in known:
+                here.append(number)
             else:
-                absent.append((each.partition_index, unknown))
+                absent.append((number, _UNKNOWN))
         return here, absent
 
+    def _numbers(self, name: str) -> Container[int]:
+        """The partitions of a topic; none of one that does not exist."""
+        image = self._image()
+        topic_id = image.topic_id_by_name.get(name)
+        return () if topic_id is None else image.topics[topic_id].partitions
 
-def _partition_commits(asked: Sequence[Any]) -> tuple[PartitionCommit, ...]:
-    if not hasattr(asked[0], "committed_leader_epoch"):
-        return tuple(
-            PartitionCommit(
-                partition=each.partition_index,
-                offset=each.committed_offset,
-                metadata=each.committed_metadata,
-            )
-            for each in asked
-        )
+
+def commits_of(rows: Sequence[Any]) -> tuple[PartitionCommit, ...]:
+    """Offsets of a topic as kio has read them, in any version."""
+    has_epochs = bool(rows) and hasattr(rows[0], "committed_leader_epoch")
     return tuple(
         PartitionCommit(
-            partition=each.partition_index,
-            offset=each.committed_offset,
-            leader_epoch=each.committed_leader_epoch,
-            metadata=each.committed_metadata,
+            row.partition_index,
+            row.committed_offset,
+            row.committed_leader_epoch if has_epochs else _NO_EPOCH,
+            row.committed_metadata,
         )
-        for each in asked
+        for row in rows
     )
 
 
@@ -145,10 +157,9 @@ def failed(topics: Iterable[TopicCommit], code: ErrorCode) -> tuple[TopicResult,
     )
 
 
-def all_of(name: str, topic_id: TopicId, partitions: Sequence[Any], code: ErrorCode) -> TopicResult:
+def all_of(name: str, topic_id: TopicId, numbers: Iterable[int], code: ErrorCode) -> TopicResult:
     """One code for all partitions that are asked for."""
-    codes = tuple((int(each.partition_index), code) for each in partitions)
-    return TopicResult(name, topic_id, codes)
+    return TopicResult(name, topic_id, tuple((int(number), code) for number in numbers))
 
 
 def named(version: int, name: str, topic_id: TopicId) -> dict[str, Any]:

@@ -14,7 +14,14 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from broker.apis.access import Access
-from broker.apis.offsets.offset_topics import OffsetTopics, Rows, all_of, failed, merged
+from broker.apis.offsets.offset_topics import (
+    OffsetTopics,
+    Rows,
+    all_of,
+    commits_of,
+    failed,
+    merged,
+)
 from broker.clients.call import Call, forget
 from broker.coordinators.groups import GroupCoordinator, machine_of
 from broker.coordinators.verification import (
@@ -86,12 +93,16 @@ class TxnOffsetCommit:
         body: Any = call.body()
         names = [str(topic.name) for topic in body.topics]
         asked = [
-            (name, self._topics.id_of(name), topic.partitions)
+            (name, self._topics.id_of(name), commits_of(topic.partitions))
             for name, topic in zip(names, body.topics, strict=True)
         ]
         code = self._refusal(call, body)
         if code is not None:
-            call.answer(_answered([all_of(*row, code) for row in asked]))
+            rows = [
+                all_of(name, topic_id, [each.partition for each in commits], code)
+                for name, topic_id, commits in asked
+            ]
+            call.answer(_answered(rows))
             return
         refused, topics = self._topics.to_commit(call, asked, has_id=False)
 

@@ -7,6 +7,7 @@ give its id from then on.
 import msgspec
 
 from wire.errors import ErrorCode
+from wire.messages.offset_commit_request import PartitionCommit
 from wire.types import TopicId
 
 
@@ -18,15 +19,6 @@ class Committer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     generation_id: int = -1
     api_version: int
     is_transactional: bool = False
-
-
-class PartitionCommit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An offset to commit; -1 is no leader epoch, as on the wire and in the record."""
-
-    partition: int
-    offset: int
-    leader_epoch: int = -1
-    metadata: str | None = None
 
 
 class TopicCommit(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -17,7 +17,6 @@ from coordinator.group.offsets.requests import (
     Commit,
     Committer,
     GroupFetch,
-    PartitionCommit,
     PartitionOffset,
     TopicCommit,
     TopicFetch,
@@ -36,6 +35,7 @@ from tests.coordinator.group.test_image import (
     removed,
 )
 from wire.errors import ApiError, ErrorCode
+from wire.messages.offset_commit_request import PartitionCommit
 from wire.types import ZERO_UUID, TopicId
 
 NO_ID = TopicId(ZERO_UUID)
