@@ -88,6 +88,11 @@ class Client:
         """True while work of the request in pieces is done aside."""
         return bool(self.running) and self.running[0].is_held
 
+    @property
+    def is_settled(self) -> bool:
+        """True if an answer changes nothing else: it is read, so that nothing of it waits."""
+        return self.is_read and self.closing is None and not self.muted_until_ms
+
     def answered(self, slot: int) -> None:
         """Note the answer to a call."""
         self.calls -= 1

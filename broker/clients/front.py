@@ -364,7 +364,8 @@ class Front:
             self._end(client, close_reason)
         content = () if parts is None else framed(parts)
         self._answers.release(client, reply.slot, content, reply)
-        self._woken[client.connection_id] = client
+        if not client.is_settled:  # most clients wait for their answer, and have sent nothing more
+            self._woken[client.connection_id] = client
 
     def _release_bytes(self, reply: Reply) -> None:
         """Give back the bytes of a frame that is not needed any more."""

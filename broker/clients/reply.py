@@ -77,9 +77,12 @@ class Reply:
 
 def framed(parts: Sequence[Part]) -> Sequence[Part]:
     """Prepend the length of a response, and join the small parts that stand side by side."""
-    size_bytes = 0
-    for part in parts:
-        size_bytes += len(part) if isinstance(part, bytes) else part.size_bytes
+    texts = [part for part in parts if isinstance(part, bytes)]
+    size_bytes = sum(map(len, texts))
+    if len(texts) < len(parts):
+        size_bytes += sum(part.size_bytes for part in parts if not isinstance(part, bytes))
+    elif size_bytes <= JOINED_BYTES_MAX:  # as most answers are
+        return [b"".join((size_bytes.to_bytes(LENGTH_BYTES, "big"), *texts))]
     whole: list[Part] = []
     small = [size_bytes.to_bytes(LENGTH_BYTES, "big")]
     for part in parts:

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from broker.clients.client_quotas import ClientQuotas
 from broker.clients.front import CALLS_MAX, Front
 from broker.clients.request_metrics import RequestMetrics
-from broker.effects import Effect, OpenAtKernel, SendParts, SendToKernel, SetReading
+from broker.effects import (
+    CloseConnection,
+    Effect,
+    OpenAtKernel,
+    SendParts,
+    SendToKernel,
+    SetReading,
+)
 from network.clock import Clock, Now
 from network.memory_pool import MemoryPool
 from network.sampled_rate import QuotaWindow
@@ -207,3 +214,13 @@ def test_calls_before_the_broker_serves_wait_in_order() -> None:
     assert [call.header.correlation_id for call in fronts.calls] == [2, 4]
     assert fronts.to_kernel() == frame(bytes(api_versions(3)))
     assert (fronts.reading(), fronts.reading(2)) == ([True], [True])
+
+
+def test_an_answer_that_ends_its_connection_long_after_its_request_ends_it_at_once() -> None:
+    fronts = Fronts()
+    fronts.open()
+    fronts.receive(list_offsets())
+    fronts.taken()
+    fronts.end(fronts.calls[0], "that is enough")
+    closes = [each for each in fronts.taken() if isinstance(each, CloseConnection)]
+    assert closes == [CloseConnection(1, "that is enough")]
