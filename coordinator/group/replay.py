@@ -20,7 +20,12 @@ from coordinator.group.image import (
     apply_all,
 )
 from coordinator.records.codec import decode
-from coordinator.records.group import OffsetCommitKey
+from coordinator.records.group import (
+    COMMIT_WITH_ID,
+    TOPIC_ID_TAG,
+    WITHOUT_TEXT,
+    OffsetCommitKey,
+)
 from coordinator.records.kinds import GROUP_KINDS
 from coordinator.runtime.replay import decoded
 from coordinator.runtime.write import Applied
@@ -33,13 +38,8 @@ _GROUP_AT: Final = 2
 _PARTITION: Final = struct.Struct(">i")
 _PARTITION_BYTES: Final = _PARTITION.size
 _KEY_BYTES_MIN: Final = _GROUP_AT + 2 + 2 + _PARTITION_BYTES
-_WITHOUT_TEXT: Final = 1
-"""The compact length of an empty text."""
-_TOPIC_ID_TAG: Final = (1, 0, 16)
-"""Number of tags, the tag of the topic's id, its size."""
 _VALUE_3: Final = struct.Struct(">hqihq")
 _VALUE_4: Final = struct.Struct(">hqiBqB")
-_VALUE_4_WITH_ID: Final = struct.Struct(">hqiBqBBB16s")
 _NO_TOPIC_ID: Final = TopicId(ZERO_UUID)
 
 _unpack_length = struct.Struct(">h").unpack_from
@@ -102,14 +102,14 @@ def _plain(value: bytes) -> _Plain | None:
     size = len(value)
     if size == _VALUE_4.size:  # also that of version 3
         version, offset, epoch, text, at_ms, tags = _unpack_value_4(value)
-        if version == 4 and text == _WITHOUT_TEXT and not tags:
+        if version == 4 and text == WITHOUT_TEXT and not tags:
             return offset, epoch, at_ms, _NO_TOPIC_ID
         version, offset, epoch, text, at_ms = _VALUE_3.unpack(value)
         if version == 3 and not text:
             return offset, epoch, at_ms, _NO_TOPIC_ID
-    elif size == _VALUE_4_WITH_ID.size:
-        version, offset, epoch, text, at_ms, *tag, topic_id = _VALUE_4_WITH_ID.unpack(value)
-        if version == 4 and text == _WITHOUT_TEXT and tuple(tag) == _TOPIC_ID_TAG:
+    elif size == COMMIT_WITH_ID.size:
+        version, offset, epoch, text, at_ms, *tag, topic_id = COMMIT_WITH_ID.unpack(value)
+        if version == 4 and text == WITHOUT_TEXT and tuple(tag) == TOPIC_ID_TAG:
             return offset, epoch, at_ms, TopicId(topic_id)
     return None
 

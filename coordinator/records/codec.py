@@ -115,10 +115,16 @@ def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
         raise _unwritable(key, 0, error) from error
     if value is None:
         return found, None
-    version = value.version_to_write() if record.version is None else record.version
+    version = record.version
     try:
+        if version is None:
+            plain = value.plain_bytes()
+            if plain is not None:
+                return found, plain
+            version = value.version_to_write()
         return found, _value_writer(type(value), version)(value)
     except _UNWRITABLE as error:
+        version = value.version_to_write() if version is None else version
         raise _unwritable(value, version, error) from error
 
 

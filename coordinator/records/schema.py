@@ -40,6 +40,10 @@ class Value(Fields, frozen=True, kw_only=True, gc=False):
         """The version that Kafka 4.3 writes this value in, if no feature level lowers it."""
         return self.written
 
+    def plain_bytes(self) -> bytes | None:
+        """What the codec makes of this value in that version, where one packing does; else None."""
+        return None
+
 
 class CoordinatorRecord(msgspec.Struct, frozen=True, gc=False):
     """A record of a coordinator; without a value it is a tombstone of its key.

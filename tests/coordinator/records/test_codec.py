@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from coordinator.records import codec
 from coordinator.records.codec import decode, decoded, encode, key_type
 from coordinator.records.consumer import (
     AssignedPartitions,
@@ -90,6 +91,28 @@ def test_an_expiry_is_written_in_version_1_and_loses_what_that_has_not() -> None
 def test_a_default_is_not_tagged() -> None:
     record = CoordinatorRecord(KEY, replace(OFFSET, topic_id=TopicId(bytes(16))))
     assert value_of(record).endswith("0600")
+
+
+@pytest.mark.parametrize(
+    ("fields", "version", "is_plain"),
+    [
+        ({}, 4, True),
+        ({"offset": 2**63 - 1, "leader_epoch": -1, "commit_timestamp": -1}, 4, True),
+        ({"topic_id": TopicId(bytes(16))}, 4, False),
+        ({"metadata": "m"}, 4, False),
+        ({"expire_timestamp": 9}, 1, False),
+    ],
+)
+def test_what_is_written_by_one_packing_is_the_same(
+    fields: dict[str, Any], version: int, is_plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = replace(OFFSET, **({"metadata": ""} | fields))
+    written, same = (CoordinatorRecord(KEY, value, each) for each in (None, version))
+    assert encode(written) == encode(same)
+    assert (value.plain_bytes() is not None) is is_plain
+    if is_plain:
+        monkeypatch.setattr(codec, "_value_writer", None)
+        assert encode(written)[1] == value.plain_bytes(), "nothing else is asked"
 
 
 def test_the_key_of_old_brokers_has_another_type() -> None:
@@ -288,8 +311,10 @@ def test_types_and_versions_that_are_not_known() -> None:
 
 
 def test_values_that_do_not_fit() -> None:
-    for broken in (replace(OFFSET, offset=1 << 63), replace(OFFSET, topic_id=TopicId(b"short"))):
-        with pytest.raises(CoordinatorRecordError, match="cannot be written"):
+    plain = replace(OFFSET, metadata="")
+    broken_fields = {"offset": 1 << 63}, {"topic_id": TopicId(b"short")}
+    for broken in (replace(each, **fields) for each in (OFFSET, plain) for fields in broken_fields):
+        with pytest.raises(CoordinatorRecordError, match=" version 4 cannot be written"):
             encode(CoordinatorRecord(KEY, broken))
     with pytest.raises(CoordinatorRecordError, match="cannot be written"):
         encode(CoordinatorRecord(KEY, replace(OFFSET, metadata="x" * 32_768), 3))
