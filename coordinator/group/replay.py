@@ -10,6 +10,7 @@ runtime/CoordinatorLoaderImpl.java
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from coordinator.group.image import (
@@ -45,6 +46,12 @@ _NO_TOPIC_ID: Final = TopicId(ZERO_UUID)
 _unpack_length = struct.Struct(">h").unpack_from
 _unpack_partition = _PARTITION.unpack_from
 _unpack_value_4 = _VALUE_4.unpack
+_HEAD: Final = struct.Struct(">hqiBq")
+"""What COMMIT_WITH_ID begins with."""
+_WITH_ID_BYTES: Final = COMMIT_WITH_ID.size
+_unpack_head = _HEAD.unpack_from
+IDS_MAX: Final = 1024
+"""Ids of topics that are kept, one object each: a group has many offsets of few topics."""
 _Plain = tuple[int, int, int, TopicId]
 """Offset, leader epoch, time of the commit (ms), id of the topic."""
 
@@ -100,18 +107,26 @@ def replay(image: GroupsImage, views: Sequence[RecordView], producer_id: int | N
 def _plain(value: bytes) -> _Plain | None:
     """Fields of the value of a plain commit; None of any other."""
     size = len(value)
-    if size == _VALUE_4.size:  # also that of version 3
+    if size == _WITH_ID_BYTES:
+        version, offset, epoch, text, at_ms = _unpack_head(value)
+        topic_id = _topic_id(value[_HEAD.size :])
+        if version == 4 and text == WITHOUT_TEXT and topic_id is not None:
+            return offset, epoch, at_ms, topic_id
+    elif size == _VALUE_4.size:  # also that of version 3
         version, offset, epoch, text, at_ms, tags = _unpack_value_4(value)
         if version == 4 and text == WITHOUT_TEXT and not tags:
             return offset, epoch, at_ms, _NO_TOPIC_ID
         version, offset, epoch, text, at_ms = _VALUE_3.unpack(value)
         if version == 3 and not text:
             return offset, epoch, at_ms, _NO_TOPIC_ID
-    elif size == COMMIT_WITH_ID.size:
-        version, offset, epoch, text, at_ms, *tag, topic_id = COMMIT_WITH_ID.unpack(value)
-        if version == 4 and text == WITHOUT_TEXT and tuple(tag) == TOPIC_ID_TAG:
-            return offset, epoch, at_ms, TopicId(topic_id)
     return None
+
+
+@lru_cache(IDS_MAX)
+def _topic_id(tags: bytes) -> TopicId | None:
+    """The id in the tags of a value, once for all records of a topic; None if they are others."""
+    size = len(TOPIC_ID_TAG)
+    return TopicId(tags[size:]) if tags[:size] == TOPIC_ID_TAG else None
 
 
 def _names(key: bytes) -> tuple[str, str] | None:

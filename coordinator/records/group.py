@@ -14,9 +14,9 @@ from wire.types import ZERO_UUID, TopicId
 
 WITHOUT_TEXT: Final = 1
 """The compact length of an empty text."""
-TOPIC_ID_TAG: Final = (1, 0, 16)
+TOPIC_ID_TAG: Final = b"\1\0\x10"
 """Number of tags, the tag of the topic's id, its size."""
-COMMIT_WITH_ID: Final = struct.Struct(">hqiBqBBB16s")
+COMMIT_WITH_ID: Final = struct.Struct(">hqiBq3s16s")
 """Version 4 of a value without a text: version, offset, leader epoch, WITHOUT_TEXT, time of the
 commit, TOPIC_ID_TAG, topic id. Nearly all commits are so."""
 _ID_BYTES: Final = 16
@@ -70,7 +70,7 @@ class OffsetCommitValue(Value, frozen=True, kw_only=True, gc=False):
             self.leader_epoch,
             WITHOUT_TEXT,
             self.commit_timestamp,
-            *TOPIC_ID_TAG,
+            TOPIC_ID_TAG,
             topic_id,
         )
 

@@ -197,3 +197,10 @@ DAMAGED_VALUES = {
 def test_a_damaged_value_is_an_error(content: bytes) -> None:
     with pytest.raises(CoordinatorRecordError):
         replay(EMPTY, [RecordView(Offset(0), 50, KEY, content)], None)
+
+
+def test_the_id_of_a_topic_is_one_object_for_all_its_offsets() -> None:
+    views = [view(n, value(topic_id=TOPIC_ID), partition=n) for n in range(2)]
+    first, second = replay(EMPTY, views, None).offsets["g"].values()
+    assert first.topic_id is second.topic_id
+    assert replay_module._topic_id.cache_info().maxsize == 1024, "what logs hold has a bound"
