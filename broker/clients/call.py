@@ -201,10 +201,10 @@ class Call:
         body = bytes(memoryview(self.frame)[self.position :])
         return codec.decode_body_as_sent(header.api_key, header.api_version, body)
 
-    def count(self, code: ErrorCode) -> None:
-        """Count an error of an answer in parts, `none` too."""
+    def count(self, code: ErrorCode, rows: int = 1) -> None:
+        """Count an error of so many rows of an answer in parts, `none` too."""
         errors, key = self._errors, (self.header.api_key, int(code))
-        errors[key] = errors.get(key, 0) + 1
+        errors[key] = errors.get(key, 0) + rows
 
     def answer(self, body: Entity) -> None:
         """Answer with a body of the newest shape, or of the version of the request.

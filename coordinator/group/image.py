@@ -10,7 +10,7 @@ Offsets of a transaction are pending, by its producer, until a marker commits or
 """
 
 from collections.abc import Iterable
-from typing import Final, TypeVar
+from typing import Final, TypeGuard, TypeVar
 
 import msgspec
 from immutables import Map
@@ -117,11 +117,7 @@ class Draft:
             CoordinatorRecordError: as `apply`.
         """
         key, value = record.key, record.value
-        if (
-            isinstance(value, OffsetCommitValue)
-            and isinstance(key, OffsetCommitKey)
-            and at.producer_id is None
-        ):
+        if _is_commit(value, at) and isinstance(key, OffsetCommitKey):
             self.entries(key.group)[key.topic, key.partition] = _entry(value, at)
         else:
             self._image = apply(self.image(), record, at)
@@ -148,8 +144,20 @@ def apply_all(
 ) -> GroupsImage:
     """The image after records in order; what `apply` makes of one after the other."""
     draft = Draft(image)
+    entries: dict[TopicPartition, OffsetAndMetadata] | None = None
+    group_id = ""
+    """Whose offsets `entries` are."""
     for record, at in records:
-        draft.add(record, at)
+        key, value = record.key, record.value
+        if not _is_commit(value, at):
+            draft.add(record, at)
+            entries = None
+            continue
+        assert isinstance(key, OffsetCommitKey), f"{key=}"
+        if entries is None or key.group != group_id:
+            group_id = key.group
+            entries = draft.entries(group_id)
+        entries[key.topic, key.partition] = _entry(value, at)
     return draft.image()
 
 
@@ -198,6 +206,11 @@ def apply_marker(image: GroupsImage, producer_id: int, *, is_commit: bool) -> Gr
         pending=image.pending.delete(producer_id),
         offset_count=count,
     )
+
+
+def _is_commit(value: Value | None, at: Applied) -> TypeGuard[OffsetCommitValue]:
+    """True for the value of a commit that is in no transaction."""
+    return type(value) is OffsetCommitValue and at.producer_id is None
 
 
 def _entry(value: OffsetCommitValue, at: Applied) -> OffsetAndMetadata:

@@ -22,7 +22,7 @@ from coordinator.group.offsets.expiry import expire_group
 from coordinator.group.offsets.requests import TopicResult
 from coordinator.group.replay import replay
 from coordinator.group.rules import GroupRules
-from coordinator.records.group import OffsetCommitKey
+from coordinator.records.group import OffsetCommitKey, OffsetCommitValue
 from coordinator.records.kinds import GROUP_KINDS
 from coordinator.records.schema import CoordinatorRecord
 from coordinator.runtime.census import Census
@@ -134,9 +134,8 @@ class GroupMachine:
     ) -> GroupsImage:
         """The image after records; commits that are decided here count, not loaded ones."""
         if self._shard is not None:
-            for record, _ in records:
-                if type(record.key) is OffsetCommitKey and record.value is not None:
-                    self._counts.offset_commits += 1
+            values = [record.value for record, _ in records]
+            self._counts.offset_commits += [*map(type, values)].count(OffsetCommitValue)
         return groups_image.apply_all(image, records)
 
     def replay(

@@ -138,8 +138,8 @@ def _retention_ms(body: Any, version: int) -> int | None:
 def _answer(call: Call, rows: Rows) -> None:
     throttle_ms = 0 if call.throttle is None else call.throttle.answered()
     topics = [(row.name, row.topic_id, row.codes) for row in rows]
-    for row in rows:
-        for _, code in row.codes:
-            call.count(code)
+    codes = [code for row in rows for _, code in row.codes]
+    for code in dict.fromkeys(codes):
+        call.count(code, codes.count(code))
     version = call.header.api_version
     call.answer_parts([encode_offset_commit_response(version, topics, throttle_ms)])
