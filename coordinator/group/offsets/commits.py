@@ -40,8 +40,18 @@ def commit_offsets(
     if isinstance(check, ApiError):
         return check
     retention_ms = commit.retention_ms
-    expire_ms = _NO_EXPIRY if retention_ms is None else wall_ms + retention_ms
-    return _write(commit, check, metadata_max=metadata_max, wall_ms=wall_ms, expire_ms=expire_ms)
+    if retention_ms is None:
+        return _write(commit, check, metadata_max=metadata_max, wall_ms=wall_ms)
+    # a record with an expiry has no topic id: what is known of it is what a next coordinator reads
+    expire_ms = wall_ms + retention_ms
+    return _write(
+        commit,
+        check,
+        metadata_max=metadata_max,
+        wall_ms=wall_ms,
+        expire_ms=expire_ms,
+        has_topic_ids=False,
+    )
 
 
 def commit_transactional_offsets(

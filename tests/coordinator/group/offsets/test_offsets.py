@@ -126,6 +126,7 @@ def test_anyone_may_commit_to_a_group_that_is_none() -> None:
 def test_the_retention_that_a_client_gives_is_written() -> None:
     (record,) = decide(image_of(), commit(offset(), retention_ms=5)).records
     assert (record.value.expire_timestamp, record.value.version_to_write()) == (50_005, 1)
+    assert record.value.topic_id == NO_ID, "version 1 has none"
     (record,) = decide(image_of(), commit(offset(), retention_ms=0)).records
     assert record.value.expire_timestamp == 50_000
 
