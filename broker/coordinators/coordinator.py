@@ -272,7 +272,9 @@ class Coordinator(Generic[ImageT]):
         key = (self._topic_id, number)
         shard = Shard(
             self._make_machine(number),
-            ReplicaLog(self._replicas, key, lambda: self._buffer(number)),
+            ReplicaLog(
+                self._replicas, key, lambda: self._buffer(number), lambda: self.noticed(key)
+            ),
             self._clock,
             epoch=leader.leader_epoch,
             timeout_ms=self._settings.timeout_ms,

@@ -28,6 +28,13 @@ class ShardLog(Protocol):
     def batch_bytes_max(self) -> int:
         """`max.message.bytes` of the topic."""
 
+    @property
+    def unflushed_offset(self) -> Offset | None:
+        """First offset that waits for a flush which `flush.messages` asked for; None without one.
+
+        What is at or above it is not committed yet, whatever the high watermark.
+        """
+
     def append(
         self, batch: Batch, *, guard: VerificationGuard | None = None, transaction_version: int = 0
     ) -> Offset | ErrorCode:

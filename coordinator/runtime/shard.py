@@ -234,7 +234,10 @@ class Shard(Generic[ImageT]):
         self._flush(None)
 
     def advance(self, high_watermark: Offset) -> None:
-        """Commit what is below the high watermark, and answer who waited for it."""
+        """Commit what is below the high watermark and flushed, and answer who waited for it."""
+        unflushed = self._log.unflushed_offset
+        if unflushed is not None and unflushed < high_watermark:
+            high_watermark = unflushed
         done: list[_Waiting] = []
         while self._pending and self._pending[0].end_offset <= high_watermark:
             pending = self._pending.popleft()

@@ -153,17 +153,23 @@ class Appends:
         return None if gate.is_done else partial(_withdrawn, gate, withdraw)
 
     def append_at_once(
-        self, key: TopicIdPartition, batch: Batch, source: AppendSource
+        self, key: TopicIdPartition, batch: Batch, source: AppendSource, wait: Callable[[], Flushed]
     ) -> AppendResult:
-        """Append a batch of a coordinator: no replica and no flush is waited for.
+        """Append a batch of a coordinator, without waiting for a replica.
 
         Nobody is answered in it but those who wait for records of the partition.
+
+        Args:
+            key: of the partition.
+            batch: as `Partition.append_as_leader` takes it.
+            source: of the batch.
+            wait: called if `flush.messages` asks for a flush; what it returns is called at its end.
         """
         partition = self._partition_of(key)
         step = append_batch(partition, batch, LEADER_ALONE, self._clock, source)
         self._counters.appended(step.result, len(batch.buffer), key[0])
         if step.changed is not None:
-            self._on_appended(key, _unawaited)
+            self._on_appended(key, wait)
         self._follow(key, step)
         return step.result
 
@@ -291,14 +297,6 @@ def _with_codes(
     return {
         key: msgspec.structs.replace(result, code=codes[key]) for key, result in results.items()
     }
-
-
-def _unawaited() -> Flushed:
-    return _ignore_flush
-
-
-def _ignore_flush(_is_durable: bool) -> None:  # noqa: FBT001 (as `Flushed` is called)
-    """Leave the end of a flush that nobody waits for."""
 
 
 def _withdrawn(gate: FlushGate, withdraw: Withdraw | None) -> None:

@@ -25,6 +25,7 @@ class MemoryShardLog:
         self.sources: list[tuple[VerificationGuard | None, int]] = []
         """Guard and transaction version of each append."""
         self.buffered_count = 0
+        self.unflushed_offset: Offset | None = None
         self.refusing: ErrorCode | None = None
         """The error of each append, as long as it is set."""
 

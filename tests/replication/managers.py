@@ -62,6 +62,8 @@ class Managed:
         self.proposals = AlterPartitions(1)
         self.failed = []
         self.appended = []
+        self.waits = []
+        """What a flush that an append asks for is waited with."""
         self.answers = []
         self.vfs = {}
         self.quota = ReplicationQuota(QuotaWindow(), self.clock)
@@ -75,7 +77,7 @@ class Managed:
             lag_ms_max=LAG_MS,
             listener=ReplicaListener(
                 failed=lambda key, error: self.failed.append((key, error)),
-                appended=lambda key, _wait: self.appended.append(key),
+                appended=self.on_appended,
                 checked=self.checked.append,
             ),
             counters=self.counters,
@@ -84,6 +86,10 @@ class Managed:
                 ReplicaSelector(1, lambda: self.image, select_in_rack) if reads_in_rack else None,
             ),
         )
+
+    def on_appended(self, key, wait):
+        self.appended.append(key)
+        self.waits.append(wait)
 
     def create(self, key=T0, *, minimum=1, deletes=True, rules=None, settings=None, **fields):
         """A partition that broker 1 leads unless its fields say another leader."""

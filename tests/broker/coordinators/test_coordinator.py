@@ -7,8 +7,8 @@ import pytest
 
 from broker.coordinators import loading
 from broker.coordinators.coordinator import LINGER_MS
-from broker.effects import DirectoryFailed, SendParts
-from broker.events import ConnectionOpened, FramesReceived, TimeAdvanced
+from broker.effects import DirectoryFailed, RunWork, SendParts
+from broker.events import ConnectionOpened, FramesReceived, TimeAdvanced, WorkDone
 from coordinator.group.config import GroupCoordinatorConfig
 from coordinator.group.machine import OffsetsConfig
 from coordinator.records.kinds import CONSUMER_OFFSETS
@@ -191,7 +191,7 @@ def test_a_record_that_cannot_be_read_ends_its_shard_alone() -> None:
     unreadable = [EncodedRecord(b"\0\2\0\1g", b"\0\x63", 0)]
     batch = records_batch(unreadable, None, Codec.NONE)
     key = (TopicId(OFFSETS), NUMBER)
-    broker.broker._replicas.append_at_once(key, batch, COORDINATOR)
+    broker.broker._replicas.append_at_once(key, batch, COORDINATOR, lambda: lambda _durable: None)
     again = Coordinated(vfs=broker.vfs, has_offsets=True)
     effects = again.effects + again.settle()
     assert again.fetch(("g", None)) == {"g": ("not_coordinator", {})}
@@ -346,3 +346,55 @@ def test_the_timers_of_a_shard_are_looked_at_behind_its_flush() -> None:
     broker.groups._buffered[NUMBER] = None
     groups.go_on()
     assert groups._touched == {NUMBER}
+
+
+# ---- flush.messages
+
+
+def commit_before_its_flush(broker: Coordinated, offset: int) -> tuple[Any, list[RunWork]]:
+    """The answer to a commit, None without one, and the work that it leaves."""
+    body = commit_body({"a": [(0, offset)]}, 9)
+    events = [FramesReceived(1, [bytearray(codec.encode_request(OFFSET_COMMIT, 9, 5, "c", body))])]
+    broker.take_memory(events)
+    effects = [*broker.broker.take(events, broker.now), *broker.broker.settle()]
+    works = [each for each in effects if isinstance(each, RunWork)]
+    return answer_in(OFFSET_COMMIT, 9, effects), works
+
+
+def flushed(broker: Coordinated, work: RunWork, error: OSError | None = None) -> Any:
+    if error is None:
+        work.work()
+    answer = broker.later(OFFSET_COMMIT, 9, WorkDone(work.token, error))
+    return None if answer is None else codes_of(answer)
+
+
+def offset_of(broker: Coordinated) -> int:
+    broker.connection_id = 2
+    (rows,) = broker.fetch(("g", {"a": [0]}))["g"][1].values()
+    return int(rows[0][0])
+
+
+def test_a_commit_is_there_when_the_flush_that_flush_messages_asks_for_has_ended() -> None:
+    broker = Coordinated()
+    broker.offsets(flush_messages="1")
+    (first, (one,)), (second, (two,)) = (commit_before_its_flush(broker, n) for n in (5, 6))
+    assert (first, second, offset_of(broker)) == (None, None, -1)
+    assert flushed(broker, one) == {"a": {0: ErrorCode.none}}
+    assert offset_of(broker) == 5
+    assert flushed(broker, two) == {"a": {0: ErrorCode.none}}
+    assert offset_of(broker) == 6
+
+
+def test_a_commit_whose_flush_fails_is_none() -> None:
+    broker = Coordinated()
+    broker.offsets(flush_messages="1")
+    _, (work,) = commit_before_its_flush(broker, 5)
+    answer = flushed(broker, work, OSError(errno.EIO, "broken"))
+    assert answer == {"a": {0: ErrorCode.not_coordinator}}
+
+
+def test_a_commit_that_no_flush_is_due_for_is_answered_at_once() -> None:
+    broker = Coordinated()
+    broker.offsets(flush_messages="2")
+    answer, works = commit_before_its_flush(broker, 5)
+    assert (codes_of(answer), works) == ({"a": {0: ErrorCode.none}}, [])

@@ -121,6 +121,17 @@ def test_a_write_is_answered_at_the_high_watermark_and_then_read() -> None:
     assert len(s.answers) == 4
 
 
+@pytest.mark.parametrize(("unflushed", "committed"), [(None, 1), (2, 1), (1, 1), (0, 0)])
+def test_what_waits_for_a_flush_is_not_committed(unflushed: int | None, committed: int) -> None:
+    setup = active()
+    for topic in ("a", "b"):
+        setup.write(topic)
+        setup.shard.flush()
+    setup.log.unflushed_offset = None if unflushed is None else Offset(unflushed)
+    setup.shard.advance(Offset(1))
+    assert len(setup.shard.committed) == committed
+
+
 def test_the_writes_of_a_turn_are_one_batch_with_their_times() -> None:
     s = active()
     s.write("a", "b", response=1)
