@@ -26,6 +26,7 @@ from coordinator.runtime.machine import ImageT, Machine
 from coordinator.runtime.shard import Shard, ShardState
 from coordinator.runtime.shards import Shards, partition_for
 from metadata.image import Image
+from replication.leader.appends import LEADER_ALONE
 from replication.leader.leadership import Leadership
 from replication.replica_manager import ReplicaManager
 from storage.errors import CorruptLogError
@@ -50,6 +51,8 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     timeout_ms: int = 5_000
     load_bytes_max: int = 5 * 1024 * 1024
     codec: Codec = Codec.NONE
+    required_acks: int = LEADER_ALONE
+    """-1: nothing is written while fewer replicas than the minimum are in sync."""
 
 
 def _none_comes() -> bool:
@@ -273,7 +276,11 @@ class Coordinator(Generic[ImageT]):
         shard = Shard(
             self._make_machine(number),
             ReplicaLog(
-                self._replicas, key, lambda: self._buffer(number), lambda: self.noticed(key)
+                self._replicas,
+                key,
+                lambda: self._buffer(number),
+                lambda: self.noticed(key),
+                self._settings.required_acks,
             ),
             self._clock,
             epoch=leader.leader_epoch,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from replication.leader.appends import LEADER_ALONE
 from replication.leader.flush_gate import Flushed
 from replication.replica_manager import ReplicaManager
 from storage.logs.log_validator import AppendRules
@@ -31,6 +32,7 @@ class ReplicaLog:
         key: of the partition.
         on_buffered: called when the shard has records for the end of the turn.
         on_flushed: called when a flush has ended that something waited for.
+        required_acks: of the appends, -1 for none while too few replicas are in sync.
     """
 
     def __init__(
@@ -39,8 +41,10 @@ class ReplicaLog:
         key: TopicIdPartition,
         on_buffered: Callable[[], None],
         on_flushed: Callable[[], None],
+        required_acks: int = LEADER_ALONE,
     ) -> None:
         self._replicas = replicas
+        self._required_acks = required_acks
         self._key = key
         self._on_buffered = on_buffered
         self._on_flushed = on_flushed
@@ -74,7 +78,9 @@ class ReplicaLog:
         """Append a batch as leader, without waiting for replicas."""
         source = AppendSource(Origin.COORDINATOR, guard, transaction_version)
         wait = partial(self._await_flush, self.end_offset)
-        result = self._replicas.append_at_once(self._key, batch, source, wait)
+        result = self._replicas.append_at_once(
+            self._key, batch, source, wait, required_acks=self._required_acks
+        )
         if result.code is not ErrorCode.none:
             return result.code
         self._last_end = Offset(result.end_offset)

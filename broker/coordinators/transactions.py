@@ -20,6 +20,7 @@ from coordinator.transaction.states import OPEN, TransactionState
 from metadata.features import TRANSACTION_VERSION
 from metadata.image import Image
 from network.peers import Failure
+from replication.leader.leadership import ALL_IN_SYNC
 from replication.replica_manager import ReplicaManager
 from wire.api_keys import WRITE_TXN_MARKERS
 from wire.errors import ErrorCode
@@ -63,7 +64,9 @@ class Transactions(Coordinator[TransactionsImage]):
             replicas=replicas,
             services=services,
             settings=ShardSettings(
-                timeout_ms=config.request_timeout_ms, load_bytes_max=config.load_bytes_max
+                timeout_ms=config.request_timeout_ms,
+                load_bytes_max=config.load_bytes_max,
+                required_acks=ALL_IN_SYNC,
             ),
             on_failure=on_failure,
         )

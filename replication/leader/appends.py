@@ -153,7 +153,13 @@ class Appends:
         return None if gate.is_done else partial(_withdrawn, gate, withdraw)
 
     def append_at_once(
-        self, key: TopicIdPartition, batch: Batch, source: AppendSource, wait: Callable[[], Flushed]
+        self,
+        key: TopicIdPartition,
+        batch: Batch,
+        source: AppendSource,
+        wait: Callable[[], Flushed],
+        *,
+        required_acks: int = LEADER_ALONE,
     ) -> AppendResult:
         """Append a batch of a coordinator, without waiting for a replica.
 
@@ -164,9 +170,10 @@ class Appends:
             batch: as `Partition.append_as_leader` takes it.
             source: of the batch.
             wait: called if `flush.messages` asks for a flush; what it returns is called at its end.
+            required_acks: -1 to append nothing while fewer replicas than the minimum are in sync.
         """
         partition = self._partition_of(key)
-        step = append_batch(partition, batch, LEADER_ALONE, self._clock, source)
+        step = append_batch(partition, batch, required_acks, self._clock, source)
         self._counters.appended(step.result, len(batch.buffer), key[0])
         if step.changed is not None:
             self._on_appended(key, wait)

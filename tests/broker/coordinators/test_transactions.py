@@ -1,18 +1,21 @@
-"""The coordinator of transactions of a broker: whose timers it looks at again."""
+"""The coordinator of transactions of a broker: whose timers it looks at, when it writes."""
 
 import msgspec
 import pytest
 
 from broker.coordinators.transactions import Transactions
+from coordinator.records.kinds import CONSUMER_OFFSETS, TRANSACTION_STATE
 from coordinator.transaction.config import TransactionsConfig
 from coordinator.transaction.markers import RETRY_MS
 from metadata.image import Image
 from network.clock import Now
 from network.turn_budget import TurnBudget
-from tests.broker.coordinators.coordinated import Coordinated
+from tests.broker.apis.test_txn_offset_commit import STATE, Transactional
+from tests.broker.coordinators.coordinated import OFFSETS, Coordinated
 from tests.broker.fronts import services_of
 from tests.coordinator.transaction.test_markers import A, Brokers, ending
 from wire.errors import ErrorCode
+from wire.types import NodeId, TopicId
 
 OWNER = ending().owner
 
@@ -65,3 +68,23 @@ def test_they_are_looked_at_when_a_topic_is_gone_before_its_markers_are_sent_aga
     brokers.transactions.tick()
     assert brokers.completed == ["x"]
     assert brokers.touched() == {OWNER}
+
+
+@pytest.mark.parametrize(("minimum", "code"), [("2", "coordinator_not_available"), ("1", "none")])
+def test_nothing_is_written_while_too_few_replicas_are_in_sync(minimum: str, code: str) -> None:
+    """Those of groups are written, and wait."""
+    broker = Transactional()
+    broker.init()
+    for name, topic_id, numbers in ((TRANSACTION_STATE, STATE, 1), (CONSUMER_OFFSETS, OFFSETS, 3)):
+        broker.metadata.config(name, min_insync_replicas=minimum)
+        for number in range(numbers):
+            replicas = (NodeId(1), NodeId(2))
+            broker.metadata.change(number, topic_id, replicas=replicas, isr=replicas[:1])
+    broker.publish()
+    broker.turns()
+    log = broker.broker._replicas.partitions[TopicId(STATE), 0].log
+    assert log is not None
+    before = log.end_offset
+    assert broker.add_offsets() is ErrorCode[code]
+    assert (log.end_offset > before) is (code == "none")
+    assert (broker.commit({"a": [(0, 5)]}) is None) is (minimum == "2")
