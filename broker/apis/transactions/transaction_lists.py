@@ -117,12 +117,12 @@ class ListTransactions:
     def serve(self, call: Call) -> None:
         """Answer a request."""
         body = call.body()
+        if self._transactions.loading_count:
+            call.answer(_list(ErrorCode.coordinator_load_in_progress))
+            return
         matches = matcher(body.transactional_id_pattern)
         if isinstance(matches, ErrorCode):
             call.answer(_list(matches))
-            return
-        if self._transactions.loading_count:
-            call.answer(_list(ErrorCode.coordinator_load_in_progress))
             return
         filters = TransactionFilters(
             producer_ids=frozenset(body.producer_id_filters),

@@ -396,6 +396,8 @@ def test_no_list_with_a_bad_pattern_or_while_a_partition_loads():
     answer, _ = asked.ask(LIST_TRANSACTIONS, 2, body)
     assert answer.error_code is CODE.invalid_regular_expression
     asked.loading_count = 1
+    answer, _ = asked.ask(LIST_TRANSACTIONS, 2, body)
+    assert answer.error_code is CODE.coordinator_load_in_progress, "is looked at first, as by Kafka"
     body = new.ListTransactionsRequest(state_filters=(), producer_id_filters=())
     answer, _ = asked.ask(LIST_TRANSACTIONS, 1, body)
     assert answer.error_code is CODE.coordinator_load_in_progress
