@@ -40,17 +40,21 @@ CHANGE_UNITS: Final = 10
 """Cost of a look at a partition whose role, epoch or high watermark has changed."""
 LINGER_MS: Final = 5
 """Bound of the time for which writes wait while requests come that may write to the same batches;
-without such requests they do not wait. Kafka's `group.coordinator.append.linger.ms` -1 does so
-too, and waits no longer than the events that are queued."""
+without such requests they do not wait. Kafka's `group.coordinator.append.linger.ms` -1, ADAPTIVE,
+does so too, and waits no longer than the events that are queued."""
+ADAPTIVE: Final = -1
+"""Time for which writes wait as long as more come; others say how long they wait in any case."""
 _NOT_COORDINATOR: Final = ApiError(ErrorCode.not_coordinator)
 
 
 class ShardSettings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Settings of shards: time-out of writes (ms), bound of reads at loading, codec of batches."""
+    """Settings of shards: time-out of writes (ms), bound of reads at loading, batches."""
 
     timeout_ms: int = 5_000
     load_bytes_max: int = 5 * 1024 * 1024
     codec: Codec = Codec.NONE
+    linger_ms: int = ADAPTIVE
+    """Time for which writes are gathered for a batch."""
     required_acks: int = LEADER_ALONE
     """-1: nothing is written while fewer replicas than the minimum are in sync."""
 
@@ -224,7 +228,11 @@ class Coordinator(Generic[ImageT]):
             else:
                 self._due[number] = due_ms
         self._touched.clear()
-        return min(self._due.values(), default=None)
+        due_ms = min(self._due.values(), default=None)
+        if self._buffered and self._settings.linger_ms > 0:
+            flush_ms = self._buffered_ms + self._settings.linger_ms
+            return flush_ms if due_ms is None else min(due_ms, flush_ms)
+        return due_ms
 
     def tick(self) -> None:
         """Run the timers of the shards that are due."""
@@ -239,7 +247,10 @@ class Coordinator(Generic[ImageT]):
 
     @property
     def _lingers(self) -> bool:
-        """True while writes are gathered for larger batches, at most `LINGER_MS` from the first."""
+        """True while writes are gathered for larger batches: see `ADAPTIVE` and `LINGER_MS`."""
+        linger_ms = self._settings.linger_ms
+        if linger_ms != ADAPTIVE:
+            return self._clock.now_ms < self._buffered_ms + linger_ms
         return self._clock.now_ms < self._buffered_ms + LINGER_MS and self._are_more_coming()
 
     def _buffer(self, number: int) -> None:

@@ -63,6 +63,7 @@ class GroupCoordinator(Coordinator[GroupsImage]):
                 timeout_ms=config.offsets.commit_timeout_ms,
                 load_bytes_max=config.load_bytes_max,
                 codec=config.codec,
+                linger_ms=config.linger_ms,
             ),
             on_failure=on_failure,
             are_more_coming=are_more_coming,

@@ -18,3 +18,5 @@ class GroupCoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     """`offsets.load.buffer.size`"""
     codec: Codec = Codec.NONE
     """`offsets.topic.compression.codec`"""
+    linger_ms: int = -1
+    """`group.coordinator.append.linger.ms`"""

@@ -59,6 +59,7 @@ NUMBERS: Final = (
     RecordsKey("offsets.retention.check.interval.ms", "groups.offsets", "retention_check_ms"),
     RecordsKey("offsets.retention.minutes", "groups.offsets", "retention_minutes"),
     RecordsKey("offsets.load.buffer.size", "groups", "load_bytes_max"),
+    RecordsKey("group.coordinator.append.linger.ms", "groups", "linger_ms"),
     RecordsKey("transaction.max.timeout.ms", "transactions", "timeout_ms_max"),
     RecordsKey("transactional.id.expiration.ms", "transactions", "id_expiration_ms"),
     RecordsKey(f"{TRANSACTION}.abort.timed.out{CLEANUP}", "transactions", "abort_interval_ms"),

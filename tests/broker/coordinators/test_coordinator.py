@@ -333,6 +333,24 @@ def test_a_commit_alone_waits_for_nobody() -> None:
     assert answer_count(broker.step(commit)) == 1
 
 
+@pytest.mark.parametrize(("linger_ms", "waits_ms"), [(0, 0), (1, 1), (20, 20)])
+def test_writes_are_gathered_for_as_long_as_is_configured(linger_ms: int, waits_ms: int) -> None:
+    broker = started(groups=GroupCoordinatorConfig(linger_ms=linger_ms))
+    (first,), (second,) = commits_of(broker, 1, 10), commits_of(broker, 1, 11)
+    effects = broker.step(first)
+    for waited_ms in range(waits_ms):
+        assert answer_count(effects) == 0
+        if waited_ms == waits_ms - 1:
+            effects += broker.step(second)
+        assert broker.broker.next_deadline_ms() <= broker.now_ms + waits_ms - waited_ms
+        broker.now_ms += 1
+        effects += broker.step(TimeAdvanced())
+    assert answer_count(effects) == (2 if waits_ms else 1)
+    assert batches_of(broker) == [2 if waits_ms else 1]
+    broker.step(TimeAdvanced())
+    assert broker.broker.next_deadline_ms() > broker.now_ms, "nothing waits any more"
+
+
 def test_the_slices_of_a_loaded_transaction_log_are_as_large_as_configured() -> None:
     broker = Coordinated(transactions=TransactionsConfig(load_bytes_max=123))
     assert broker.broker._transactions.coordinator._settings.load_bytes_max == 123
