@@ -90,7 +90,7 @@ class ReplicaLog:
         self._unflushed[base_offset] = None
         return partial(self._flushed, base_offset)
 
-    def _flushed(self, base_offset: Offset, is_durable: bool) -> None:  # noqa: FBT001 (as `Flushed`)
+    def _flushed(self, base_offset: Offset, is_durable: bool) -> None:  # noqa: FBT001
         if is_durable:
             del self._unflushed[base_offset]
             self._on_flushed()

@@ -146,7 +146,7 @@ def apply_all(
     draft = Draft(image)
     entries: dict[TopicPartition, OffsetAndMetadata] | None = None
     group_id = ""
-    """Whose offsets `entries` are."""
+    """Group of the offsets in `entries`."""
     for record, at in records:
         key, value = record.key, record.value
         if not _is_commit(value, at):

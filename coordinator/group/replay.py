@@ -47,7 +47,7 @@ _unpack_length = struct.Struct(">h").unpack_from
 _unpack_partition = _PARTITION.unpack_from
 _unpack_value_4 = _VALUE_4.unpack
 _HEAD: Final = struct.Struct(">hqiBq")
-"""What COMMIT_WITH_ID begins with."""
+"""Begin of COMMIT_WITH_ID."""
 _WITH_ID_BYTES: Final = COMMIT_WITH_ID.size
 _unpack_head = _HEAD.unpack_from
 IDS_MAX: Final = 1024

@@ -41,7 +41,7 @@ class Value(Fields, frozen=True, kw_only=True, gc=False):
         return self.written
 
     def plain_bytes(self) -> bytes | None:
-        """What the codec makes of this value in that version, where one packing does; else None."""
+        """Bytes of this value in that version, where one packing makes them; else None."""
         return None
 
 

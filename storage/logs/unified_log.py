@@ -192,7 +192,7 @@ class UnifiedLog:
             )
         self._write(batch.buffer, [batch.frame()], wall_ms)
         self.tail.keep(batch)
-        self._take_over(producers, prepared.appends, prepared.completed)
+        self._take_over(prepared.appends, prepared.completed)
         producers.verifications.end_with(header)
         append_time_ms = self.validator.append_time_ms(wall_ms)
         return LeaderAppend(
@@ -250,7 +250,7 @@ class UnifiedLog:
                 completed += () if ended is None else (ended,)
                 self.producers.verifications.end_with(batch.header)
             self._write(view, group, wall_ms)
-            self._take_over(self.producers, appends.values(), completed)
+            self._take_over(appends.values(), completed)
         return FollowerAppend(self._log.end_offset, stopped)
 
     def _write(self, data: memoryview, frames: list[BatchFrame], wall_ms: int) -> None:
@@ -270,12 +270,10 @@ class UnifiedLog:
         self._producers.write_snapshot()
 
     def _take_over(
-        self,
-        producers: ProducerStates,
-        appends: Iterable[ProducerAppend],
-        completed: Iterable[CompletedTransaction],
+        self, appends: Iterable[ProducerAppend], completed: Iterable[CompletedTransaction]
     ) -> None:
-        """Take over what appended batches did to their producers, which are `producers`."""
+        """Take over what appended batches did to their producers."""
+        producers = self._producers.states  # whom `_write` has replayed to the end
         producers.update(*appends)
         for transaction in completed:
             self._producers.note_aborted(transaction, producers.complete(transaction))

@@ -63,7 +63,7 @@ class Managed:
         self.failed = []
         self.appended = []
         self.waits = []
-        """What a flush that an append asks for is waited with."""
+        """Functions by which the flush that an append asks for is waited for."""
         self.answers = []
         self.vfs = {}
         self.quota = ReplicationQuota(QuotaWindow(), self.clock)
