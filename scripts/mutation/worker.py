@@ -28,7 +28,7 @@ from scripts.mutation.modules import PACKAGES, ROOT, Importer
 from scripts.mutation.points import Point, mutated
 from scripts.mutation.tracing import Trace, Tracer
 
-FOREIGN: Final = ("hypothesis", "kio.schema", "msgspec", "immutables", "aiohttp", "zstandard")
+FOREIGN: Final = ("hypothesis", "kio.schema", "msgspec", "immutables", "aiohttp")
 """Modules that a cold process imports before it forks; none of the project."""
 MEMORY: Final = Path("/dev/shm")  # noqa: S108  # only the place of scratch folders
 

@@ -11,10 +11,10 @@ is allocated.
 import enum
 import struct
 import zlib
+from collections.abc import Callable
 from typing import Final
 
 import cramjam
-import zstandard
 
 from wire.errors import CorruptBatchError
 from wire.primitives import read_unsigned_varint
@@ -24,11 +24,12 @@ _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _GZIP_WINDOW_BITS: Final = 31
 _ZSTD_LEVEL: Final = 3
-_ZSTD_PIECE_BYTES: Final = 256
-"""Input of one decoder call; a byte of zstd expands to 32 KiB at most, so a piece to 8 MiB."""
 _LZ4_PIECE_BYTES: Final = 16 * 1024
 """Input of one encoder call, which no other thread of the interpreter runs beside."""
 _LZ4_RATIO_MAX: Final = 255
+_ROOM_RATIO: Final = 16
+"""First guess of what comes out of a stream, as a multiple of its size."""
+_ROOM_GROWTH: Final = 4
 PLAIN_BYTES_MAX: Final = 128 * 1024 * 1024
 """Limit per batch: 16 times what Kafka admits to the metadata log, compressed or not."""
 
@@ -61,7 +62,7 @@ def compress(codec: Codec, plain: bytes, level: int | None = None) -> bytes:
             return bytes(blocks.finish())
         case Codec.ZSTD:
             used = _ZSTD_LEVEL if level is None else level
-            return zstandard.ZstdCompressor(level=used).compress(plain)
+            return bytes(cramjam.zstd.compress(plain, used))
 
 
 def decompress(
@@ -91,7 +92,6 @@ def decompress(
         struct.error,
         cramjam.CompressionError,
         cramjam.DecompressionError,
-        zstandard.ZstdError,
     ) as error:
         raise CorruptBatchError(f"records are not valid {codec.name.lower()}: {error}") from error
     return _within(plain, plain_bytes_max)
@@ -121,39 +121,36 @@ def _gunzip(compressed: bytes, plain_bytes_max: int) -> bytes:
 
 
 def _read_zstd(compressed: bytes, plain_bytes_max: int) -> bytes:
-    plain = bytearray()
-    while compressed:
-        decoder = zstandard.ZstdDecompressor().decompressobj()
-        fed = 0
-        while fed < len(compressed) and not decoder.eof:
-            plain += decoder.decompress(compressed[fed : fed + _ZSTD_PIECE_BYTES])
-            fed += _ZSTD_PIECE_BYTES
-            if len(plain) > plain_bytes_max:
-                raise _too_large(plain_bytes_max)
-        if not decoder.eof:
-            raise CorruptBatchError("records are not valid zstd: the stream is cut")
-        compressed = decoder.unused_data + compressed[fed:]
-    return bytes(plain)
+    """Decompress frames one behind the other; nothing is the stream without a frame."""
+    if not compressed:
+        return b""
+    return _read_bounded(cramjam.zstd.decompress_into, compressed, plain_bytes_max)
 
 
 def _read_lz4(compressed: bytes, plain_bytes_max: int) -> bytes:
-    """Decompress into a buffer that grows up to the limit; most streams fit into the first one."""
     largest = len(compressed) * _LZ4_RATIO_MAX
     if largest <= plain_bytes_max:
         return bytes(cramjam.lz4.decompress(compressed))
-    room = min(16 * len(compressed), plain_bytes_max)
+    return _read_bounded(cramjam.lz4.decompress_into, compressed, plain_bytes_max)
+
+
+def _read_bounded(
+    decompress_into: Callable[[bytes, bytearray], int], compressed: bytes, plain_bytes_max: int
+) -> bytes:
+    """Decompress into a buffer that grows up to the limit; most streams fit into the first one."""
+    room = min(_ROOM_RATIO * len(compressed), plain_bytes_max)
     while True:
         plain = bytearray(room)
         try:
-            size_bytes = cramjam.lz4.decompress_into(compressed, plain)
+            size_bytes = decompress_into(compressed, plain)
         except cramjam.DecompressionError as error:
             if "whole buffer" not in str(error):
                 raise
             if room >= plain_bytes_max:
                 raise _too_large(plain_bytes_max) from error
-            room = min(4 * room, plain_bytes_max)
+            room = min(_ROOM_GROWTH * room, plain_bytes_max)
         else:
-            return bytes(plain[:size_bytes])
+            return bytes(memoryview(plain)[:size_bytes])
 
 
 def _xerial_stream(plain: bytes) -> bytes:

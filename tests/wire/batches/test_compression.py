@@ -106,6 +106,20 @@ def test_zstd_frames_that_follow_each_other_are_one_section() -> None:
         decompress(Codec.ZSTD, stream + b"noise")
 
 
+def test_zstd_without_a_frame_and_with_one_that_decoders_skip() -> None:
+    assert decompress(Codec.ZSTD, b"") == b""
+    skipped = struct.pack("<II", 0x184D2A50, 3) + b"abc"
+    stream = skipped + compress(Codec.ZSTD, b"some records") + skipped
+    assert decompress(Codec.ZSTD, stream) == b"some records"
+
+
+def test_a_zstd_frame_that_declares_a_window_of_gigabytes_is_refused() -> None:
+    window = (31 - 10) << 3  # RFC 8878, 3.1.1.1.2: 2 GiB
+    frame = struct.pack("<IBB", 0xFD2FB528, 0, window) + b"\x01\x00\x00"  # one block, of nothing
+    with pytest.raises(CorruptBatchError, match="too much memory"):
+        decompress(Codec.ZSTD, frame)
+
+
 @pytest.mark.parametrize("size", [1, 70_000, 300_000])
 def test_blocks_of_lz4_are_independent(size: int) -> None:
     """Kafka's Java reader says `Dependent block stream is unsupported` otherwise."""
