@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from cli.arguments import UsageError, shortened
-from testing import Cluster, ClusterError, SettingsError, WarmError
+from testing import Cluster, ClusterError, SettingsError
 
 LOOK_S: Final = 1.0
 """Time after which the end of a node is noticed."""
@@ -24,7 +24,7 @@ def serve_until_signal(options: Namespace) -> int:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: ended.set())
         return serve(cluster, ended.wait, as_json=options.json)
-    except (UsageError, SettingsError, ClusterError, WarmError) as error:
+    except (UsageError, SettingsError, ClusterError) as error:
         sys.stderr.write(f"{error}\n")
     except OSError as error:
         where = "" if error.filename is None else f"{error.filename}: "

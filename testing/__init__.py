@@ -2,8 +2,9 @@
 
 `cluster` (the one class a test needs), `plugin` (pytest's fixtures), `warm_process` (a process that
 has a node imported and forks one in milliseconds), `warm_client` (starts and asks it), `requests`
-(asks nodes), `faults`, `fault_rules` and `door` (what a test says of a fault, and its way to a
-node), `shared` (the cluster of all workers of pytest-xdist), `settings`, `ports`, `folders`.
+(asks nodes), `errors`, `faults`, `fault_rules` and `door` (what a test says of a fault, and its
+way to a node), `shared` (the cluster of all workers of pytest-xdist), `settings`, `ports`,
+`folders`.
 Not in it: mocks; the nodes are those of `kraftline server start`.
 """
 
@@ -11,17 +12,18 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from testing.cluster import Cluster, ClusterError
+    from testing.cluster import Cluster
+    from testing.errors import ClusterError, WarmError
     from testing.faults import Fault
     from testing.settings import SettingsError
-    from testing.warm_client import WarmError, warm_up
+    from testing.warm_client import warm_up
 
 _HOMES: Final = {
     "Cluster": "testing.cluster",
-    "ClusterError": "testing.cluster",
+    "ClusterError": "testing.errors",
     "Fault": "testing.faults",
     "SettingsError": "testing.settings",
-    "WarmError": "testing.warm_client",
+    "WarmError": "testing.errors",
     "warm_up": "testing.warm_client",
 }
 """Imported when they are asked for: pytest imports this package in every run, without Kafka too."""

@@ -10,20 +10,17 @@ from types import TracebackType
 from typing import Any, Final, Self, Unpack
 from uuid import UUID
 
+from testing.errors import ClusterError, WarmError
 from testing.faults import Fault, Where
 from testing.ports import HeldPorts
 from testing.settings import HOST, check, properties
-from testing.warm_client import Warm, WarmError, warm_up
+from testing.warm_client import Warm, warm_up
 
 RUNNING: Final[list["Cluster"]] = []
 """Clusters of this process that are up or starting, in the order of their starts."""
 READY_S: Final = 30.0
 STOP_S: Final = 5.0
 LOG_BYTES_SHOWN: Final = 20_000
-
-
-class ClusterError(RuntimeError):
-    """A cluster that did not come up, or a node asked for that does not exist."""
 
 
 class Cluster:
@@ -210,7 +207,13 @@ class Cluster:
             self.wait_ready()
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """Id of the broker that leads a partition; -1 for none."""
+        """Id of the broker that leads a partition, as a node that lives sees it; -1 for none.
+
+        A leader that was killed leads until `broker.session.timeout.ms` is over, 2 s here.
+
+        Raises:
+            WarmError: there is no such partition, or no node answers; the text says which.
+        """
         ports = [self._port_of(node_id) for node_id in self.pids()]
         found: int = self._asked().ask("leader", ports=ports, topic=topic, partition=partition)
         return found

@@ -5,12 +5,14 @@ from typing import Any, Final
 
 import msgspec
 
+from testing.errors import RefusedError
+
 ANSWER_S: Final = 5.0
 """A node that is paused does not answer."""
 RECEIVE_BYTES: Final = 65536
 
 
-class FaultError(RuntimeError):
+class FaultError(RefusedError):
     """A node has no door, or does not answer at it; one line."""
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
 
 from broker.clients.faults import Action, Fault
+from testing.errors import RefusedError
 from testing.requests import CLIENT_ID
 from wire.api_table import SCHEMAS
 from wire.errors import ErrorCode
@@ -38,7 +39,7 @@ NOT_LOST: Final = frozenset(
 Value = TypeVar("Value")
 
 
-class RuleError(ValueError):
+class RuleError(RefusedError):
     """A fault that cannot be; one line."""
 
 

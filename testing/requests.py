@@ -2,13 +2,14 @@
 
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from testing.errors import RefusedError
 from testing.settings import HOST
 from wire.connections.client_connection import ClientConnection
-from wire.errors import RemoteProtocolError
+from wire.errors import ErrorCode, RemoteProtocolError
 from wire.messages import codec
 
 CLIENT_ID: Final = "kraftline-testing"
@@ -19,10 +20,11 @@ PREFERRED: Final = 0
 TIMEOUT_S: Final = 2.0
 RECEIVE_BYTES: Final = 65536
 LOOK_AGAIN_S: Final = 0.003
+KNOWN_S: Final = 1.0
+"""Time for a node to learn of a topic that another one knows."""
+TOPICS_SHOWN: Final = 10
 
-
-class RefusedError(RuntimeError):
-    """The cluster refused, or did not come to what was asked in time."""
+T = TypeVar("T")
 
 
 def call(port: int, api_key: int, body: Any) -> Any:
@@ -46,9 +48,15 @@ def call(port: int, api_key: int, body: Any) -> Any:
     raise ConnectionError(f"port {port} closed the connection")
 
 
-def _metadata(port: int, topic: str | None = None) -> Any:
+def _metadata(port: int, *names: str) -> Any:
+    """The brokers, and the topics that are named."""
     module = codec.newest(METADATA, "request")
-    topics = () if topic is None else (module.MetadataRequestTopic(topic_id=None, name=topic),)
+    topics = tuple(module.MetadataRequestTopic(topic_id=None, name=name) for name in names)
+    return _metadata_of(port, topics)
+
+
+def _metadata_of(port: int, topics: tuple[Any, ...] | None) -> Any:
+    module = codec.newest(METADATA, "request")
     request = module.MetadataRequest(
         topics=topics, allow_auto_topic_creation=False, include_topic_authorized_operations=False
     )
@@ -77,25 +85,65 @@ def _until(condition: Callable[[], bool], timeout_s: float) -> bool:
 
 
 def _partition(port: int, topic: str, partition: int) -> Any:
-    for found in _metadata(port, topic).topics:
-        for row in found.partitions:
-            if int(row.partition_index) == partition:
-                return row
-    raise RefusedError(f"no partition {topic}-{partition}")
+    found = partition_of(_metadata(port, topic), topic, partition)
+    if found is None:
+        raise RefusedError(missing(_metadata_of(port, None), topic, partition))
+    return found
+
+
+def partition_of(metadata: Any, topic: str, partition: int) -> Any:
+    """The row of a partition in a response to Metadata; None if it has none."""
+    rows = _partitions(metadata).get(topic, ())
+    return next((row for row in rows if int(row.partition_index) == partition), None)
+
+
+def missing(metadata: Any, topic: str, partition: int) -> str:
+    """Why there is no such partition: one line, of a response that has all topics."""
+    known = _partitions(metadata)
+    if topic in known:
+        return f"topic {topic} has partitions 0 to {len(known[topic]) - 1}, no {partition}"
+    names = sorted(known)[:TOPICS_SHOWN]
+    more = ["..."] if len(known) > len(names) else []
+    return f"there is no topic {topic}; there are: {', '.join([*names, *more]) or 'none'}"
+
+
+def _partitions(metadata: Any) -> dict[str, Any]:
+    return {str(found.name): found.partitions for found in metadata.topics if found.partitions}
+
+
+def from_any(ports: Iterable[int], ask: Callable[[int], T], timeout_s: float = KNOWN_S) -> T:
+    """What the first node answers that has an answer; all are asked again until it is too late.
+
+    A node learns of a new topic some milliseconds after another one has answered its creation.
+
+    Raises:
+        RefusedError: no node has one; the reason is that of the last which answered.
+    """
+    ports = list(ports)
+    if not ports:
+        raise RefusedError("no node is up")
+    until = time.monotonic() + timeout_s
+    while True:
+        reason = "no node answers"
+        for port in ports:
+            try:
+                return ask(port)
+            except RefusedError as error:
+                reason = str(error)
+            except OSError:
+                continue
+        if time.monotonic() >= until:
+            raise RefusedError(reason)
+        time.sleep(LOOK_AGAIN_S)
 
 
 def leader(ports: list[int], topic: str, partition: int) -> int:
-    """The leader of a partition as the first node that answers sees it; -1 for none.
+    """The leader of a partition as the first node that knows it sees it; -1 for none.
 
     Raises:
         RefusedError: there is no such partition, or no node answers.
     """
-    for port in ports:
-        try:
-            return int(_partition(port, topic, partition).leader_id)
-        except OSError:
-            continue
-    raise RefusedError("no node answers")
+    return from_any(ports, lambda port: int(_partition(port, topic, partition).leader_id))
 
 
 def elect(
@@ -114,10 +162,8 @@ def elect(
         RefusedError: no node is up; or it holds no replica, is not in sync, or is not seen as the
             leader in time.
     """
-    if not ports:
-        raise RefusedError("no node is up")
-    port = next(iter(ports.values()))
-    replicas = [int(one) for one in _partition(port, topic, partition).replica_nodes]
+    port, row = from_any(ports.values(), lambda port: (port, _partition(port, topic, partition)))
+    replicas = [int(one) for one in row.replica_nodes]
     if leader not in replicas:
         raise RefusedError(f"broker {leader} holds no replica of {topic}-{partition}: {replicas}")
     _prefer(port, topic, partition, [leader, *(one for one in replicas if one != leader)])
@@ -144,7 +190,8 @@ def _prefer(port: int, topic: str, partition: int, replicas: list[int]) -> None:
     rows = [one for found in answer.responses for one in found.partitions]
     for one in (answer, *rows):
         if int(one.error_code):
-            raise RefusedError(f"{topic}-{partition}: error {int(one.error_code)}")
+            name = ErrorCode(int(one.error_code)).name.upper()
+            raise RefusedError(f"{topic}-{partition}: {name}")
 
 
 def _elect_preferred(port: int, topic: str, partition: int) -> None:

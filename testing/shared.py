@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from testing.cluster import RUNNING, Cluster, ClusterError
+from testing.cluster import RUNNING, Cluster
+from testing.errors import ClusterError
 
 NOT_HERE: Final = (
     "the cluster is that of all workers (--kafka-shared): kafka_factory or the marker kafka make "

@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from testing.errors import WarmError
+
 PACKAGE: Final = __name__.rpartition(".")[0]
 ROOT: Final = Path(__file__).parents[PACKAGE.count(".") + 1]
 """Folder in which the top-level package of this one lies, for the path of the new process."""
@@ -22,10 +24,6 @@ _CODE: Final = (
     "if root not in sys.path: sys.path.insert(0, root)\n"
     "import importlib; importlib.import_module(package + '.warm_process').main(int(descriptor))"
 )
-
-
-class WarmError(RuntimeError):
-    """The warm process refused a request, or is gone."""
 
 
 class Warm:

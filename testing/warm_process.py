@@ -33,6 +33,7 @@ from typing import Any, Final
 
 from testing import folders
 from testing.door import Door, FaultError
+from testing.errors import RefusedError
 
 PR_SET_PDEATHSIG: Final = 1
 PARENT_LOOK_S: Final = 1.0
@@ -81,6 +82,8 @@ class WarmProcess:
             name = request.pop("op")
             operation = self._operations.get(name) or requests.OPERATIONS[name]
             answer = {"result": operation(**request)}
+        except RefusedError as error:
+            answer = {"error": str(error)}
         except Exception as error:  # noqa: BLE001 - the client raises it
             answer = {"error": f"{type(error).__name__}: {error}"}
         return json.dumps(answer).encode() + b"\n"

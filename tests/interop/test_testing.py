@@ -77,8 +77,13 @@ def test_three_nodes_and_their_faults():
         for leader in (1, 2, 3):
             kafka.elect("t", 0, leader)
             assert kafka.leader("t") == leader
-        with pytest.raises(WarmError, match="holds no replica"):
-            kafka.elect("t", 0, 9)
+        for ask, reason in (
+            (lambda: kafka.elect("t", 0, 9), r"broker 9 holds no replica of t-0: \[\d, \d, \d\]"),
+            (lambda: kafka.leader("t", 1), "topic t has partitions 0 to 0, no 1"),
+            (lambda: kafka.leader("u"), "there is no topic u; there are: __consumer_offsets, t"),
+        ):
+            with pytest.raises(ClusterError, match=f"^{reason}$"):
+                ask()
         kafka.kill(3)
         assert kafka.pids().keys() == {1, 2}
         wait_until(lambda: kafka.leader("t") in (1, 2), 10, lambda: str(kafka.logs()))

@@ -47,4 +47,11 @@ def test_no_signal_goes_to_a_process_that_is_not_its_node(warm):
 
 def test_no_election_without_a_node(warm):
     request = {"ports": {}, "topic": "t", "partition": 0, "leader": 1, "timeout_s": 0}
-    assert ask(warm, "elect", **request) == {"error": "RefusedError: no node is up"}
+    assert ask(warm, "elect", **request) == {"error": "no node is up"}
+
+
+def test_the_reason_of_a_refusal_stands_alone(warm):
+    request = {"ports": [], "topic": "t", "partition": 0}
+    assert ask(warm, "leader", **request) == {"error": "no node is up"}
+    refused = ask(warm, "fault", pid=1, action="drop", api="Produce")
+    assert refused == {"error": "the node was started without faults, or has ended"}
