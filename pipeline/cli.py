@@ -16,7 +16,12 @@ import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.core.errors import BadInputError, CorruptSegmentError, DataLossError
+from pipeline.core.errors import (
+    BadInputError,
+    CorruptSegmentError,
+    DataLossError,
+    not_installed,
+)
 from pipeline.core.stage import AUTO, ENGINES, SPARK
 from pipeline.spark_session import is_local
 
@@ -57,8 +62,7 @@ def main(arguments: Sequence[str]) -> int:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRAS:
             raise
-        sys.stderr.write(f"pipeline: {package} is not installed; install it with:"
-                         f" pip install 'kraftline[{EXTRAS[package]}]'\n")  # fmt: skip
+        sys.stderr.write(f"pipeline: {not_installed(package, EXTRAS[package])}\n")
         return BAD_INPUT
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.core.errors import BadInputError
+from pipeline.core.errors import BadInputError, not_installed
 
 JAVA_MIN: Final = 17
 LOCAL_MASTER: Final = "local[*]"
@@ -139,9 +139,7 @@ def check_spark() -> None:
     """
     for package in ("pyspark", "pyarrow", "pandas"):
         if importlib.util.find_spec(package) is None:
-            raise BadInputError(
-                f"{package} is not installed; install it with: pip install 'kraftline[spark]'"
-            )
+            raise BadInputError(not_installed(package, "spark"))
 
 
 def check_java() -> None:

@@ -9,6 +9,21 @@ class BadInputError(Exception):
     """A path, option or range that cannot be used; the text names it and the allowed values."""
 
 
+def not_installed(package: str, extra: str, module: str = __name__) -> str:
+    """Line about a package that an extra brings, with what installs it where this code lies.
+
+    Args:
+        package: what is missing.
+        extra: of the project, which has it.
+        module: name of one of our modules: the wheel has them inside one package, the source tree
+            has not, and there pip would look for the project in its index.
+    """
+    is_wheel = not module.startswith("pipeline")
+    command = f"pip install 'kraftline[{extra}]'" if is_wheel else f"pip install -e '.[{extra}]'"
+    where = "" if is_wheel else " in the source tree"
+    return f"{package} is not installed; install it{where} with: {command}"
+
+
 class DataLossError(Exception):
     """Requested or already read records that are no longer in the log."""
 

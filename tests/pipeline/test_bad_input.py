@@ -273,9 +273,9 @@ def test_an_extra_that_is_not_installed(here: Path, package: str, extra: str, jo
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
-    install = f"{package} is not installed; install it with: pip install 'kraftline[{extra}]'"
+    install = f"install it in the source tree with: pip install -e '.[{extra}]'"
     assert line.startswith("pipeline")
-    assert line.endswith(install)
+    assert line.endswith(f"{package} is not installed; {install}")
 
 
 FULL = """

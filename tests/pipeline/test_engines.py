@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.cli import main
-from pipeline.core.errors import BadInputError
+from pipeline.core.errors import BadInputError, not_installed
 from pipeline.core.stage import SPARK_BYTES_MIN, EngineChoice, Stage, choose_engine
 from pipeline.jobs import local_processes
 from pipeline.jobs.engines import LocalEngine, engine_choice, start_engine
@@ -73,9 +73,23 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
 
 
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        (
+            "pipeline.x",
+            "p is not installed; install it in the source tree with: pip install -e '.[e]'",
+        ),
+        ("kraftline.pipeline.x", "p is not installed; install it with: pip install 'kraftline[e]'"),
+    ],
+)
+def test_what_installs_an_extra_where_the_code_lies(module: str, line: str) -> None:
+    assert not_installed("p", "e", module) == line
+
+
 @pytest.mark.usefixtures("without_spark")
 def test_a_large_input_without_spark_says_what_needs_none(tmp_path: Path) -> None:
-    missing = "pyspark is not installed; install it with: pip install 'kraftline[spark]'"
+    missing = not_installed("pyspark", "spark")
     config = JobConfig(inputs=(), output=None, run_id="r")
     with pytest.raises(BadInputError) as refused:
         start_engine(config, "export", engine_choice(config, LIMIT))
