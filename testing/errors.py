@@ -10,4 +10,4 @@ class WarmError(ClusterError):
 
 
 class RefusedError(RuntimeError):
-    """What is asked of nodes cannot be, or did not come in time; in the warm process, one line."""
+    """Nodes cannot do it, or did not in time; one line, raised in the warm process."""

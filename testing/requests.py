@@ -98,7 +98,7 @@ def partition_of(metadata: Any, topic: str, partition: int) -> Any:
 
 
 def missing(metadata: Any, topic: str, partition: int) -> str:
-    """Why there is no such partition: one line, of a response that has all topics."""
+    """Reason why there is no such partition: one line, of a response that has all topics."""
     known = _partitions(metadata)
     if topic in known:
         return f"topic {topic} has partitions 0 to {len(known[topic]) - 1}, no {partition}"
@@ -112,7 +112,7 @@ def _partitions(metadata: Any) -> dict[str, Any]:
 
 
 def from_any(ports: Iterable[int], ask: Callable[[int], T], timeout_s: float = KNOWN_S) -> T:
-    """What the first node answers that has an answer; all are asked again until it is too late.
+    """Answer of the first node that has one; all are asked again until it is too late.
 
     A node learns of a new topic some milliseconds after another one has answered its creation.
 

@@ -144,6 +144,8 @@ def test_it_works_in_an_empty_environment(
         folder.mkdir()
         pulled_mb, unpacked_mb = install(python, wheel, folder)
         check_installed(folder / "venv/bin", folder)
+        if python == found[-1]:
+            check_plugin(folder / "venv/bin/python", folder)
         version = run(folder / "venv/bin/python", "-V").strip()
         with capsys.disabled():
             sys.stdout.write(
@@ -211,6 +213,29 @@ def check_cluster(kraftline: Path, python: Path, folder: Path) -> None:
     servers, is_there = run(python, "-c", script, cwd=folder).splitlines()
     assert (servers.count("127.0.0.1:"), is_there) == (3, "False")
     assert "kraftline dev" in run(kraftline, "dev", "--help", cwd=folder)
+
+
+PLUGIN_TEST = """
+import subprocess, sys
+
+def kraftline(*words, **more):
+    command = [sys.executable, "-m", "kraftline", *words]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, **more).stdout
+
+def test_a_record(kafka, kafka_topic):
+    at = ["--bootstrap-server", kafka.bootstrap_servers, "--topic", kafka_topic]
+    kraftline("console-producer", *at, input="one\\n")
+    words = ["console-consumer", *at, "--from-beginning", "--max-messages", "1"]
+    assert kraftline(*words) == "one\\n"
+"""
+
+
+def check_plugin(python: Path, folder: Path) -> None:
+    """pytest finds the fixtures by the entry point, as soon as it is installed beside."""
+    pip = [sys.executable, "-m", "pip", "--python", python, "-q", "--disable-pip-version-check"]
+    run(*pip, "install", "pytest", cwd=folder)
+    (folder / "test_orders.py").write_text(PLUGIN_TEST)
+    assert "1 passed" in run(python, "-m", "pytest", "-q", "test_orders.py", cwd=folder)
 
 
 def check_others(kraftline: Path, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is asked of nodes, without nodes: rows of their answers, who is asked, and why not."""
+"""Requests to nodes, without nodes: rows of their answers, who is asked, and why not."""
 
 from datetime import timedelta
 
@@ -70,7 +70,7 @@ def test_why_there_is_no_partition(known, reason):
 
 
 class Nodes:
-    """What nodes answer by port, one list of answers each; the last one stays."""
+    """Answers of nodes by port, one list each; the last one stays."""
 
     def __init__(self, **answers):
         self.answers = {int(port[1:]): found for port, found in answers.items()}
