@@ -2,7 +2,6 @@
 
 from typing import Any, Final
 
-from immutables import Map
 from msgspec.structs import replace
 
 from metadata.conversion import copied
@@ -22,6 +21,7 @@ from metadata.records import (
     UserScramCredentialRecord,
 )
 from metadata.schema import Record
+from wire.persistent_map import Map
 from wire.types import Offset
 
 

@@ -5,9 +5,8 @@ Source: apache/kafka: server/.../quota/ClientQuotaManager.java (DefaultQuotaCall
 
 from collections.abc import Iterator
 
-from immutables import Map
-
 from metadata.image import QuotaKey
+from wire.persistent_map import Map
 
 Quotas = Map[QuotaKey, Map[str, float]]
 """`Image.client_quotas`."""

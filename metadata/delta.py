@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
-from immutables import Map
 from msgspec.structs import astuple
 
 from metadata.image import ConfigResource, Image, QuotaKey, ScramKey, Topic
+from wire.persistent_map import Map
 from wire.types import NodeId, TopicId, TopicIdPartition
 
 

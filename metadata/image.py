@@ -1,8 +1,8 @@
 """The cluster's metadata as one immutable value.
 
 `Image` is the only state that records build: brokers read it, the controller validates against
-it, snapshots are written from it. Its maps are persistent (`immutables.Map`): keeping an old image
-costs nothing, undo is dropping a reference. Indexes are part of the image and maintained by
+it, snapshots are written from it. Its maps are persistent (`wire.persistent_map`): keeping an old
+image costs nothing, undo is dropping a reference. Indexes are part of the image and maintained by
 `metadata/apply.py`: `topic_id_by_name` and `topic_names_by_normalised`.
 
 Iteration order of a Map depends on PYTHONHASHSEED: all output of the process goes through
@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
-from immutables import Map
 
 from metadata.records import (
     CONFIG_BROKER,
@@ -24,6 +23,7 @@ from metadata.records import (
     RegisteredEndpoint,
     SupportedFeature,
 )
+from wire.persistent_map import Map
 from wire.types import (
     DIRECTORY_LOST,
     BrokerEpoch,

@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from typing import Final, TypeGuard, TypeVar
 
 import msgspec
-from immutables import Map
 from msgspec.structs import replace
 
 from coordinator.group.consumer.draft import applied
@@ -27,6 +26,7 @@ from coordinator.records.group import (
 )
 from coordinator.records.schema import CoordinatorRecord, CoordinatorRecordError, Value
 from coordinator.runtime.write import Applied
+from wire.persistent_map import Map
 from wire.types import Offset, TopicId
 
 K = TypeVar("K")

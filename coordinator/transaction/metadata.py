@@ -11,7 +11,6 @@ from itertools import groupby
 from typing import Final
 
 import msgspec
-from immutables import Map
 
 from coordinator.records.schema import CoordinatorRecord, CoordinatorRecordError
 from coordinator.records.transaction import (
@@ -21,6 +20,7 @@ from coordinator.records.transaction import (
 )
 from coordinator.runtime.write import ProducerIdAndEpoch
 from coordinator.transaction.states import AT_REST, TransactionState
+from wire.persistent_map import Map
 
 NONE: Final = -1
 EPOCH_MAX: Final = (1 << 15) - 1

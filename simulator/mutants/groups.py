@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from immutables import Map
 from msgspec.structs import replace
 
 from broker.apis.offsets.offset_fetch import OffsetFetch
@@ -26,6 +25,7 @@ from simulator.faults.kinds import GROUPS_KINDS
 from simulator.mutants.records_mutant import by_scenario, by_seeds, returning
 from simulator.mutants.registry import Mutant, Patches
 from wire.errors import ApiError, ErrorCode
+from wire.persistent_map import Map
 
 MEMBERS: Final = replace(
     RECORDS_SHORT, node_count=1, observer_count=0, has_groups=True, faults=tuple(GROUPS_KINDS)

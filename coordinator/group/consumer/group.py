@@ -16,7 +16,6 @@ from enum import StrEnum
 from typing import Final, TypeVar
 
 import msgspec
-from immutables import Map
 
 from coordinator.group.consumer.member import (
     LEAVE_GROUP_MEMBER_EPOCH,
@@ -34,6 +33,7 @@ from coordinator.records.consumer import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 from coordinator.records.schema import CoordinatorRecordError
+from wire.persistent_map import Map
 from wire.types import TopicId
 
 FIRST_EPOCH: Final = 1

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from immutables import Map
 from kio.schema.consumer_group_describe.v1.response import DescribedGroup
 from kio.schema.list_groups.v5.response import ListedGroup
 
@@ -43,6 +42,7 @@ from coordinator.runtime.write import Write
 from metadata.image import Image, Topic
 from network.clock import Clock
 from wire.errors import ApiError, ErrorCode
+from wire.persistent_map import Map
 from wire.types import TopicId
 
 REMOVALS_PER_TICK: Final = 20

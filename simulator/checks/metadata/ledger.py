@@ -6,14 +6,13 @@ The oracle applies the committed bytes by itself; the image of every node has to
 
 from typing import Final
 
-from immutables import Map
-
 from metadata.image import Broker, Image
 from metadata.loader import Loader, committed_batches
 from simulator.checks.operations.committed_writes import CommittedWrites
 from simulator.checks.raft.log_mirror import Entry
 from wire.batches.batch import CONTROL_BIT, iterate_batches
 from wire.batches.control_records import ControlType, control_type
+from wire.persistent_map import Map
 from wire.types import NodeId
 
 IMAGES_KEPT: Final = 400
