@@ -29,7 +29,7 @@ def run(
         python: interpreter of its environment.
         tests: folder of its tests, the current one of the process.
         address: HOST:PORT of a Kafka that runs; None starts a cluster.
-        chosen: arguments for pytest in place of the suite's paths; empty: the suite's own.
+        chosen: more arguments for pytest, behind the suite's own.
 
     Raises:
         RunError: there are no outcomes.

@@ -1,7 +1,7 @@
 """The wheel, built from the sdist, in an empty environment on each Python that is here.
 
-Everything runs outside the repository. The Pythons are those of PATH, of pyenv and of Debian; the
-test says which ran, and one that is here and fails, fails it.
+Everything runs outside the repository. The Pythons are those of PATH, of pyenv and of Debian, whose
+testing has those that are in none of these; the test says which ran, and why another one did not.
 """
 
 import contextlib
@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.archives import unpack
+from tests.interop.debian_python import NotToBeHadError, debian_python
 from tests.peers import is_missing
 from tests.pipeline.segments import batch, write_partition
 
@@ -27,9 +28,9 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 DEBIAN = Path("/usr/bin")
 PULLED_MB_MAX = 60
-"""Without extras: the wheel and the wheels that it pulls in."""
-UNPACKED_MB_MAX = 80
-"""The same, installed, without compiled modules: 70 in November 2026."""
+"""Without extras: the wheel and the wheels that it pulls in; 15 in November 2026."""
+UNPACKED_MB_MAX = 60
+"""The same, installed, without compiled modules: 47 in November 2026."""
 EXTRAS = (
     "_pytest",
     "aiokafka",
@@ -45,11 +46,13 @@ COMMAND_TIMEOUT_S = 300
 START_TIMEOUT_S = 30
 
 
-def interpreters() -> list[Path]:
-    """Each Python of one of the versions, once."""
+def interpreters() -> tuple[list[Path], list[str]]:
+    """Each Python of one of the versions, once; a line for each version of which there is none."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    found = {}
+    found: dict[str, Path] = {}
+    lacking = []
     for version in VERSIONS:
+        before = len(found)
         name = f"python{version}"
         candidates = [*sorted(pyenv.glob(f"{version}.*/bin/{name}")), DEBIAN / name]
         if (on_path := shutil.which(name)) is not None:
@@ -63,7 +66,12 @@ def interpreters() -> list[Path]:
             ) if candidate.exists() else None  # fmt: skip
             if done is not None and done.returncode == 0:  # a shim may have no such version
                 found.setdefault(done.stdout, candidate)
-    return list(found.values())
+        if len(found) == before:
+            try:
+                found[version] = debian_python(version)
+            except NotToBeHadError as error:
+                lacking.append(f"no Python {version} here: {error}")
+    return list(found.values()), lacking
 
 
 def run(*words: object, **options: object) -> str:
@@ -136,9 +144,11 @@ print(len([name for name in sys.modules if name.startswith("kraftline.")]))
 def test_it_works_in_an_empty_environment(
     wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = interpreters()
+    found, lacking = interpreters()
     if not found:
         is_missing("a Python of pyenv, of Debian or on PATH")
+    with capsys.disabled():
+        sys.stdout.writelines(f"\n{line}" for line in lacking)
     for number, python in enumerate(found):
         folder = tmp_path / str(number)
         folder.mkdir()
