@@ -11,6 +11,7 @@ from broker.faulty_broker import FaultyBroker
 from inspection.recorder import Recorder
 from node.process import _open
 from testing import Cluster, ClusterError
+from testing.errors import RefusedError
 from testing.fault_rules import APIS, NOT_LOST, RuleError, rule
 from testing.faults import Fault
 from testing.requests import CLIENT_ID
@@ -55,8 +56,9 @@ def test_every_api():
     ],
 )
 def test_what_cannot_be(said, reason):
-    with pytest.raises(RuleError, match=reason.replace("?", r"\?")):
+    with pytest.raises(RuleError, match=reason.replace("?", r"\?")) as refused:
         rule(**said)
+    assert isinstance(refused.value, RefusedError), "which the test reads as it is"
 
 
 def test_a_name_that_is_like_no_other():

@@ -41,6 +41,28 @@ def test_a_bomb_takes_no_memory(codec: Codec) -> None:
     assert peak < 40 * MEBIBYTE + 2 * len(bomb), f"{peak} bytes for {len(bomb)}"
 
 
+@pytest.mark.parametrize("codec", [Codec.ZSTD, Codec.LZ4])
+@pytest.mark.parametrize(
+    ("content", "peak_max"),
+    [
+        (bytes(64 * MEBIBYTE), 1.6 * MEBIBYTE),
+        (random.Random(1).randbytes(MEBIBYTE), 2.2 * MEBIBYTE),
+    ],
+)
+def test_the_room_for_a_stream_ends_at_the_limit(
+    codec: Codec, content: bytes, peak_max: float
+) -> None:
+    stream = compress(codec, content)
+    tracemalloc.start()
+    try:
+        assert decompress(codec, stream, MEBIBYTE) == content
+    except CorruptBatchError:
+        assert len(content) > MEBIBYTE
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < peak_max
+
+
 def test_a_snappy_block_that_declares_gigabytes_is_refused_before_they_are_taken() -> None:
     declared = b"\xff\xff\xff\xff\x0f"  # 4 GiB - 1
     with pytest.raises(CorruptBatchError, match="unfold to more than"):
