@@ -20,6 +20,8 @@ from benchmarks.clusters.kafka_peer import KafkaCluster, jars
 
 KFAKE: Final = "github.com/twmb/franz-go/pkg/kfake"
 KFAKE_VERSION: Final = "v0.0.0-20260918054303-01f206a7e32c"
+CLIENT: Final = "github.com/twmb/franz-go v1.22.3"
+"""Needed by that kfake, which says an older one."""
 WAIT_S: Final = 60.0
 
 
@@ -53,7 +55,8 @@ def kfake_binary() -> Path:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             shutil.copy(Path(__file__).parent / "kfake_cluster.go", folder / "main.go")
-            (folder / "go.mod").write_text(f"module peer\nrequire {KFAKE} {KFAKE_VERSION}\n")
+            wanted = f"require {KFAKE} {KFAKE_VERSION}\nrequire {CLIENT}\n"
+            (folder / "go.mod").write_text(f"module peer\n{wanted}")
             environment = {**os.environ, "GOFLAGS": "-mod=mod"}
             build = ["go", "build", "-o", str(binary), "."]
             subprocess.run(build, cwd=folder, env=environment, check=True)

@@ -129,7 +129,7 @@ def _peer(start: Callable[[int], AbstractContextManager[str]], nodes: int) -> li
 
 def clients(servers: str, started: float, ready: float) -> list[float]:
     """Seconds since `started` as NAMES has them: one record, read without and with a group."""
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 0, "log_level": 3})
     producer.produce("first", b"x")
     assert producer.flush(WAIT_S) == 0
     reading = {
@@ -137,6 +137,7 @@ def clients(servers: str, started: float, ready: float) -> list[float]:
         "group.id": "g",
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
+        "log_level": 3,
     }
     assigned = Consumer(reading)
     partitions = range(len(assigned.list_topics("first", WAIT_S).topics["first"].partitions))
