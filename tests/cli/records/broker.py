@@ -49,7 +49,7 @@ class Log(msgspec.Struct):
 
     @property
     def end(self) -> int:
-        return max((b.header.end_offset for b in map(first_batch, self.batches)), default=0)
+        return int(first_batch(self.batches[-1]).header.end_offset) if self.batches else 0
 
     def append(self, *values: bytes | tuple[Any, ...], **fields: Any) -> None:
         """Add a batch of values, or of keys, values, headers; `fields` are those of the header."""
