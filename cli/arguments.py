@@ -27,14 +27,16 @@ class Parser(argparse.ArgumentParser):
     shows_usage: bool = True
     """False: a refusal prints its one line without the usage."""
 
-    def __init__(self, prog: str, description: str = "") -> None:
+    def __init__(self, prog: str, description: str = "", **more: Any) -> None:
         """Build an empty parser.
 
         Args:
             prog: Words that call the command, for the usage text.
             description: One line about the command.
+            more: What argparse gives a parser of a subcommand, from Python 3.14 on `color`.
         """
-        super().__init__(prog=prog, description=description, allow_abbrev=False)
+        super().__init__(prog=prog, description=description, allow_abbrev=False, **more)
+        self.color = False  # of Python 3.14: texts are the same on all, and as Kafka's
 
     @override
     def error(self, message: str) -> NoReturn:
