@@ -45,6 +45,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "dump-log": ("cli.offline.dump_log", "print segments, snapshots and indexes"),
     "at": ("cli.offline.at", "the metadata as it was at an offset"),
     "diff": ("cli.offline.diff", "what differs between two offsets, or two folders"),
+    "recover": (
+        "cli.offline.recover",
+        "a quorum that lost its majority goes on with one voter",
+    ),
     "log": (
         "cli.offline.log_verify",
         "verify log directories: checksums, indexes, epochs, equality",

@@ -7,8 +7,8 @@ Interface: `kernel.Kernel(config, vfs, rng, *, cluster_id, directory_ids, now, d
 both run, decides the order of sends and where the log is flushed. With a `port.RecordsPort` the
 records of the broker are served beside it, and joined by the `Records...` events and effects.
 Subpackages: `serving` (requests of listeners), `quorum` (the metadata log as a replica),
-`lifecycle` (joining and leaving the cluster). Here: `config`, `opening` and `formatting` of log
-directories, the composition.
+`lifecycle` (joining and leaving the cluster), `lost_majority` (recovery, on folders of stopped
+nodes). Here: `config`, `opening` and `formatting` of log directories, the composition.
 Raft's persist effects are written in the step (quorum-state with its fsync); flushes go to the
 driver. Each part sets its deadline by name in `network.timers.Timers`; the first one is the time of
 the next step at the latest.

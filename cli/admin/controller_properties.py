@@ -42,6 +42,8 @@ class ControllerToAdd(msgspec.Struct, frozen=True):
     """Of its metadata folder; 16 bytes."""
     endpoints: tuple[ControllerEndpoint, ...]
     """Of its controller listeners, the default one first; at least one."""
+    folder: str
+    """Its metadata log directory."""
 
 
 def controller_of(path: Path) -> ControllerToAdd:
@@ -69,7 +71,7 @@ def controller_of(path: Path) -> ControllerToAdd:
             "configuration file?"
         )
     directory_id = _directory_id(folder)
-    return ControllerToAdd(int(node_id), directory_id, _controller_endpoints(properties))
+    return ControllerToAdd(int(node_id), directory_id, _controller_endpoints(properties), folder)
 
 
 def _directory_id(folder: str) -> bytes:

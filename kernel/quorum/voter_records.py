@@ -4,7 +4,7 @@ Source: apache/kafka: raft/.../VoterSet.java (`fromVotersRecord`, `toVotersRecor
 raft/.../internals/BatchAccumulator.java (`appendControlMessages`).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from metadata.control_records import (
     KRAFT_VERSION,
@@ -26,7 +26,7 @@ from raft.effects import AppendLeaderChange, AppendVoters
 from raft.membership.voter_history import KRaftVersionAt, Membership, VoterRecord, VotersAt
 from raft.membership.voters import Voter, VoterSet, voter_set
 from wire.batches.batch import Batch, encode_control_batch
-from wire.types import ZERO_UUID, DirectoryId, Endpoint, ReplicaKey
+from wire.types import ZERO_UUID, DirectoryId, Endpoint, LeaderEpoch, Offset, ReplicaKey
 
 
 def epoch_start_batch(effect: AppendLeaderChange, timestamp_ms: int) -> bytes:
@@ -57,6 +57,14 @@ def voters_batch(effect: AppendVoters, timestamp_ms: int) -> bytes:
     records.append(_to_record(effect.voters))
     encoded = [encode_control(record) for record in records]
     return encode_control_batch(encoded, effect.base_offset, effect.epoch, timestamp_ms)
+
+
+def voter_sets_batch(
+    sets: Sequence[VoterSet], base_offset: Offset, epoch: LeaderEpoch, timestamp_ms: int
+) -> bytes:
+    """Return one control batch with several voter sets, each a record, in their order."""
+    encoded = [encode_control(_to_record(voters)) for voters in sets]
+    return encode_control_batch(encoded, base_offset, epoch, timestamp_ms)
 
 
 def membership_records(membership: Membership) -> tuple[ControlRecord, ...]:

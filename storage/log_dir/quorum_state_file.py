@@ -73,6 +73,18 @@ def decode_quorum_state(content: bytes, path: str) -> ElectionState:
     return state
 
 
+def static_voter_ids(content: bytes) -> tuple[NodeId, ...]:
+    """Return the voters of the configuration that version 0 was written with, ascending.
+
+    Nothing is decided by them, in Kafka neither; empty for version 1 and where they are damaged.
+    """
+    fields = msgspec.json.decode(content)
+    voters = fields.get("currentVoters") if isinstance(fields, dict) else None
+    rows = voters if isinstance(voters, list) else []
+    ids = [row.get("voterId") if isinstance(row, dict) else None for row in rows]
+    return tuple(sorted({NodeId(each) for each in ids if isinstance(each, int)}))
+
+
 def _decode(content: bytes, path: str) -> ElectionState:
     """Election state of the JSON text, with Kafka's messages for a file that holds none."""
     reading = f"Error while reading the Quorum status from the file {path}"
@@ -150,6 +162,10 @@ class QuorumStateFile:
         if not self._vfs.exists(self.path):
             return None
         return decode_quorum_state(self._vfs.read(self.path), self.path)
+
+    def static_voter_ids(self) -> tuple[NodeId, ...]:
+        """Return the static voters that a valid file was written with; empty without a file."""
+        return static_voter_ids(self._vfs.read(self.path)) if self._vfs.exists(self.path) else ()
 
     def write(self, state: ElectionState, version: int = 0) -> None:
         """Write the state; durable on return."""
