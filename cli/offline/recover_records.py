@@ -102,7 +102,7 @@ def _name(record: Any, topics: dict[bytes, str]) -> str:
         partition = getattr(record, "partition_id", None)
         return name if partition is None else f"{name}-{partition}"
     voters = getattr(record, "voters", None)
-    if voters is not None:
+    if voters is not None and not hasattr(record, "leader_id"):
         return "voters " + ",".join(str(each.voter_id) for each in voters)
     numbers = [str(getattr(record, field)) for field in _NUMBERS if hasattr(record, field)]
     return name or " ".join(numbers[:1])

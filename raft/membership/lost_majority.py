@@ -56,8 +56,11 @@ class ReplicaLog(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def epoch_ends(self) -> dict[LeaderEpoch, Offset]:
         """End offset of each epoch that it has a record of, or the end of the snapshot in it."""
-        nexts = [*[each.start_offset for each in self.epochs[1:]], self.end_offset]
-        ends = {each.epoch: end for each, end in zip(self.epochs, nexts, strict=True)}
+        ends: dict[LeaderEpoch, Offset] = {}
+        end_offset = self.end_offset
+        for each in reversed(self.epochs):
+            assert each.start_offset < end_offset, f"{each=} {end_offset=}"
+            ends[each.epoch], end_offset = end_offset, each.start_offset
         if self.snapshot is not None:
             epoch, end = self.snapshot.epoch, self.snapshot.offset
             ends[epoch] = max(end, ends.get(epoch, end))
