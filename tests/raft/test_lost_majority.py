@@ -255,7 +255,7 @@ def test_what_cannot_be_planned() -> None:
     assert "must have controller.quorum.voters" in refused(unnamed)
     twice = log(2, {1: 0}, 9), log(2, {1: 0}, 7, name="other")
     assert refused(log(1, {1: 0}, 9), *twice).startswith("n2 and other are both of node 2: ")
-    assert planned(log(1, {1: 0}, 9), twice[0], replace(twice[1], is_evidence=False))
+    assert planned(log(1, {1: 0}, 9), twice[0], replace(twice[1], is_evidence=False)).is_proven
     formatted = log(1, {}, 0, is_evidence=False)
     assert refused(formatted, log(OBSERVER, {1: 0}, 9, static(2, 3))) == (
         "n1 is formatted with voters of its own: format it for kraft.version 0, that of n101"
