@@ -216,8 +216,8 @@ def shared_end_offset(one: ReplicaLog, other: ReplicaLog) -> Offset:
 
 
 def holds(log: ReplicaLog, at: OffsetAndEpoch) -> bool:
-    """Return True if a log has the record before this position, or a snapshot at or above it."""
-    if log.snapshot is not None and log.snapshot.offset >= at.offset:
+    """Return True if a log has the record before this position, or a snapshot above it."""
+    if log.snapshot is not None and log.snapshot.offset > at.offset:
         return True
     return log.epoch_ends.get(at.epoch, Offset(-1)) >= at.offset
 
@@ -261,13 +261,13 @@ def _committed_end(
     Only records of the last epoch, appended while the set was in force (in the range), are proof;
     with them all before them is committed.
     """
-    last_epoch = source.position[0]
-    if not source.epochs or source.epochs[-1].epoch != last_epoch:
+    if not source.epochs:
         return Offset(0)
-    begin, limit = max(range_[0], source.epochs[-1].start_offset), range_[1]
+    last = source.epochs[-1]
+    begin, limit = max(range_[0], last.start_offset), range_[1]
     ends = [
         Offset(min(shared_end_offset(source, here[key]), limit))
-        if key in here and here[key].epoch == last_epoch
+        if key in here and here[key].epoch == last.epoch
         else None
         for key in voters.keys
     ]

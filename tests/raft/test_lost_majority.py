@@ -182,6 +182,11 @@ def test_each_voter_set_proves_the_records_of_its_time() -> None:
     ]  # fmt: skip
 
 
+def test_the_configuration_is_no_voter_set_beside_a_checkpoint_0_0() -> None:
+    history = replace(THREE, static=static(1, 2).static)
+    assert [each.offset for each in planned(log(1, {1: 0}, 9, history)).proofs] == [-1]
+
+
 def test_a_voter_set_that_nobody_else_has_proves_nothing() -> None:
     """The record at the very end is held by its writer alone; the others have what is before."""
     history = dynamic((-1, (1, 2, 3)), (20, (1, 2, 3, 4)))
@@ -209,6 +214,12 @@ def test_logs_that_snapshots_cut() -> None:
     assert plan.left_behind == (), "the snapshot has what was committed of it"
     assert holds(cut, OffsetAndEpoch(Offset(20), LeaderEpoch(1)))
     assert not holds(whole, OffsetAndEpoch(Offset(41), LeaderEpoch(1)))
+    assert not holds(cut, OffsetAndEpoch(Offset(60), LeaderEpoch(2)))
+    assert holds(cut, OffsetAndEpoch(Offset(60), LeaderEpoch(3)))
+    other = log(OBSERVER, {1: 40}, 45, snapshot=(40, 1))
+    assert planned(log(1, {2: 0}, 9), other).left_behind == (
+        LeftBehind("n101", Offset(40), Offset(45)),
+    )
     assert holds(whole, OffsetAndEpoch(Offset(40), LeaderEpoch(1)))
 
 
@@ -261,6 +272,8 @@ def test_what_cannot_be_planned() -> None:
         "n1 is formatted with voters of its own: format it for kraft.version 0, that of n101"
     )
     assert planned(formatted, log(OBSERVER, {1: 0}, 9)).source == "n101"
+    raised = log(1, {1: 0}, 12, static(1, 2, 3).after(KRaftVersionAt(10, 1)))
+    assert planned(raised, log(OBSERVER, {1: 0, 2: 10}, 11, static(1, 2, 3))).kraft_version == 0
     anonymous = replace(voter(1), key=ReplicaKey(NodeId(1)))
     found = plan_recovery([log(1, {1: 0}, 9)], "n1", anonymous)
     assert found == RecoveryRefusal("n1: no directory id, by which its voters are known")
