@@ -1,6 +1,7 @@
 """Records of a stopped metadata log by type and name: of those that a recovery may lose."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,14 +53,9 @@ def records_between(folder: str, begin_offset: int, end_offset: int) -> list[Nam
 
 
 def _whole_batches(content: bytes) -> Iterator[Batch]:
-    """Yield batches up to the first damage, where the log was found to end."""
-    try:
-        for batch in iterate_batches(content):
-            if not batch.crc_is_valid:
-                return
-            yield batch
-    except CorruptBatchError:
-        return
+    """Yield batches up to a torn end, before which the log was found to end."""
+    with suppress(CorruptBatchError):
+        yield from iterate_batches(content)
 
 
 def _topic_names(log: OfflineLog, end_offset: int) -> dict[bytes, str]:

@@ -7,7 +7,7 @@ from cli.offline.recover_records import NamedRecord
 from kernel.lost_majority.reading import StoppedFolder
 from raft.membership.lost_majority import RecoveryPlan, VotersProof
 from storage.log_dir.meta_properties import encode_uuid
-from wire.types import ReplicaKey
+from wire.types import OffsetAndEpoch, ReplicaKey
 
 RECORDS_SHOWN: Final = 20
 """Records of one list in the text; --json has all."""
@@ -70,10 +70,12 @@ def _folder_line(folder: StoppedFolder) -> str:
     return f"  {log.name}: {'; '.join(words)}\n"
 
 
-def _proof_line(proof: VotersProof) -> str:
+def _proof_line(proof: VotersProof, snapshot: OffsetAndEpoch | None) -> str:
     since = f"from offset {proof.offset}" if proof.offset is not None else "of the configuration"
     if proof.offset == -1:
         since = "of the checkpoint 0-0"
+    elif snapshot is not None and proof.offset == snapshot.offset - 1:
+        since = f"of the snapshot at {snapshot.offset}"
     missing = [key for key in proof.voters if key not in proof.present]
     proves = "proves nothing"
     if proof.committed_end_offset:
@@ -134,7 +136,9 @@ def _listed(records: Sequence[NamedRecord]) -> list[str]:
 def plan_text(plan: RecoveryPlan, folders: Sequence[StoppedFolder], lists: Lists) -> str:
     """A plan for a person."""
     lines = ["Folders:\n", *[_folder_line(folder) for folder in folders]]
-    lines += [f"Voter sets in {plan.source}:\n", *[_proof_line(each) for each in plan.proofs]]
+    (snapshot,) = [each.replica.snapshot for each in folders if each.replica.name == plan.source]
+    lines.append(f"Voter sets in {plan.source}:\n")
+    lines += [_proof_line(each, snapshot) for each in plan.proofs]
     lines.append(f"Proven committed: the records below {plan.committed_end_offset}.\n")
     lines.append(
         f"Plan: node {shown_key(plan.voter.key)} goes on as the only voter in {plan.target}, with "

@@ -124,10 +124,9 @@ def _copy(vfs: Vfs, log: Log, plan: RecoveryPlan) -> None:
             files.unlink(files.delete(found))
     vfs.sync_directory(log.directory)
     directory = metadata_directory(plan.source)
-    for base_offset, name in segment_names(vfs, directory):
-        if base_offset < plan.end_offset:
-            _append_from(log, memoryview(vfs.read(join(directory, name))), plan)
-            log.flush()
+    for _, name in segment_names(vfs, directory):
+        _append_from(log, memoryview(vfs.read(join(directory, name))), plan)
+        log.flush()
 
 
 def _append_from(log: Log, content: memoryview, plan: RecoveryPlan) -> None:

@@ -76,7 +76,10 @@ class VotersProof(msgspec.Struct, frozen=True, kw_only=True):
     """One voter set of the log: who of it is here, and the records that it proves committed."""
 
     offset: int | None
-    """Of its record; -1: of the checkpoint 0-0; None: of the configuration."""
+    """Of its record, or the last one of the snapshot that has it; -1: of the checkpoint 0-0.
+
+    None: of the configuration.
+    """
     voters: tuple[ReplicaKey, ...]
     present: tuple[ReplicaKey, ...]
     majority: int
@@ -226,7 +229,8 @@ def _proofs(source: ReplicaLog, logs: Sequence[ReplicaLog]) -> list[VotersProof]
     """Return a proof for each voter set of the source, the latest last."""
     history = source.voters
     sets: list[tuple[int | None, VoterSet]] = [(each.offset, each.voters) for each in history.sets]
-    if history.static and (not sets or sets[0][0] != -1):
+    begin = 0 if source.snapshot is None else source.snapshot.offset
+    if history.static and (not history.sets or history.sets[0].offset >= begin):
         sets.insert(0, (None, history.static))
     proofs = []
     for index, (offset, voters) in enumerate(sets):

@@ -187,6 +187,16 @@ def test_the_configuration_is_no_voter_set_beside_a_checkpoint_0_0() -> None:
     assert [each.offset for each in planned(log(1, {1: 0}, 9, history)).proofs] == [-1]
 
 
+@pytest.mark.parametrize(("offset", "expected"), [(29, [29]), (30, [None, 30])])
+def test_the_configuration_is_none_beside_a_snapshot_with_voters(
+    offset: int, expected: list[int | None]
+) -> None:
+    """Which of them were voters before its end is not known; all that is there is committed."""
+    history = replace(dynamic((offset, (1, 2, 3))), static=static(1, 2, 3).static)
+    plan = planned(log(1, {1: 0}, 40, history, snapshot=(30, 1)))
+    assert [each.offset for each in plan.proofs] == expected
+
+
 def test_a_voter_set_that_nobody_else_has_proves_nothing() -> None:
     """The record at the very end is held by its writer alone; the others have what is before."""
     history = dynamic((-1, (1, 2, 3)), (20, (1, 2, 3, 4)))

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from cli.main import main
-from cli.offline.recover_records import records_between
+from cli.offline import recover_records
+from cli.offline.recover_records import NamedRecord, records_between
+from wire.batches.batch import Batch
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "storage"
 VOTERS = "1@127.0.0.1:29101,2@127.0.0.1:29102,3@127.0.0.1:29103"
@@ -72,6 +74,9 @@ def test_one_of_three_needs_the_flag(folders: Folders) -> None:
     assert "Proven committed: the records below 85.\n" in text
     assert f"in {target}, with the log of {target} below offset 87, in epoch 1001.\n" in text
     assert "    offset 85 epoch 1 BROKER_REGISTRATION_CHANGE_RECORD 101\n" in text
+    assert f"  of the snapshot at 85: voters 1:{IDS[1]}, 2:{IDS[2]}, 3:{IDS[3]}; here 1:" in text
+    assert "of the configuration" not in text
+    assert f"missing 2:{IDS[2]}, 3:{IDS[3]}; proves nothing\n" in text
     assert "NOT PROVEN: 1 of 3 voters are here, 2 are needed: " in text
     assert "committed, in epoch 1 from offset 87 on, in later epochs from 85 on." in text
     assert f"Must be empty before they return: 2:{IDS[2]}, 3:{IDS[3]}\n" in text
@@ -100,6 +105,7 @@ def test_two_of_three_and_a_broker_prove_that_nothing_is_missing(folders: Folder
     assert code == 0
     assert "No committed record is missing.\n" in text
     assert "NOT PROVEN" not in text
+    assert "Kept, though" not in text
     assert f"missing 3:{IDS[3]}; proves the records below 87 committed\n" in text
     found = folders.json("plan", "-c", config, *others)
     assert (found["is_proven"], found["committed_end_offset"], found["source"]) == (
@@ -110,6 +116,8 @@ def test_two_of_three_and_a_broker_prove_that_nothing_is_missing(folders: Folder
     found = folders.json("plan", "-c", config, others[1], "--copy", others[0])
     assert not found["is_proven"], "a copy is no evidence"
     assert [each["counts_as_voter"] for each in found["folders"]] == [True, True, False]
+    _, text, _ = folders.run("plan", "-c", config, others[1], "--copy", others[0])
+    assert text.count("counts as no voter's: ") == 1
 
 
 def test_records_that_only_another_folder_has(folders: Folders) -> None:
@@ -132,6 +140,11 @@ def test_records_that_only_another_folder_has(folders: Folders) -> None:
     assert "offsets 86 to 87; none was committed.\n    offset 86 epoch 1 NO_OP_RECORD\n" in text
     answer = folders.json("apply", "-c", folders.config(), other)
     assert answer["epoch"] == 1002
+    audit = Path(answer["audit"])
+    audit.write_bytes(audit.read_bytes().replace(b'"done"', b'"begun"'))
+    (Path(other) / ".lock").unlink()
+    assert folders.json("apply", "-c", folders.config())["is_resumed"]
+    assert (Path(other) / ".lock").exists(), "the log that may have to be copied is locked too"
     assert folders.json("plan", "-c", folders.config())["end_offset"] == 89
 
 
@@ -154,6 +167,37 @@ def test_a_static_quorum_needs_a_word_about_its_cluster_id(folders: Folders) -> 
     assert "the folders of 2, 3 before they start: INCONSISTENT_CLUSTER_ID.\n" in text
     assert folders.state()["currentVoters"] == [{"voterId": 1}]
     assert f"cluster.id={OTHER}\n" in (folders.path / "n1" / "meta.properties").read_text()
+
+
+def test_a_folder_without_quorum_state_says_nothing_of_the_voters(folders: Folders) -> None:
+    target = folders.put("static")
+    config = folders.config()
+    code, text, _ = folders.run("plan", "-c", config)
+    assert (code, "    and 44 more: --json\n" in text) == (1, True)
+    (Path(target) / PARTITION / "quorum-state").unlink()
+    with (Path(target) / PARTITION / "00000000000000000619.log").open("ab") as file:
+        file.write(b"torn")
+    code, text, _ = folders.run("plan", "-c", config)
+    assert code == 1
+    assert "NOT PROVEN: 0 of 3 voters are here" in text
+    assert "; its last bytes are torn (batch header is cut: 4 bytes are left)\n" in text
+
+
+def test_voters_that_were_added_and_removed(folders: Folders) -> None:
+    """A log of Kafka's from its formatting on."""
+    target = Path(folders.put("kraft-upgrade/n1")) / PARTITION
+    shutil.rmtree(target)
+    shutil.copytree(GOLDEN.parent / "metadata" / "dynamic-4.3.1", target)
+    for each in target.glob("*-000000000[1-9].checkpoint"):
+        each.unlink()
+    code, text, _ = folders.run("plan", "-c", folders.config())
+    assert code == 1
+    assert "  of the checkpoint 0-0: voters 1:" in text
+    lines = [
+        line.split("voters ")[1].split(";")[0] for line in text.splitlines() if "  from" in line
+    ]
+    sets = ["".join(each.split(":")[0] for each in line.split(", ")) for line in lines]
+    assert sets == ["123", "1234", "124", "1245", "245", "245"]
 
 
 def test_a_static_quorum_that_keeps_its_cluster_id(folders: Folders) -> None:
@@ -226,6 +270,7 @@ def test_an_interrupted_recovery_is_finished(folders: Folders) -> None:
     path.write_bytes(done.replace(b'"done"', b'"begun"'))
     code, text, _ = folders.run("plan", "-c", config)
     assert "A recovery to epoch 1001 was interrupted: `apply` finishes it.\n" in text
+    assert folders.run("apply", "-c", config, "--dry-run") == (code, text, "")
     code, text, _ = folders.run("apply", "-c", config)
     assert code == 0
     assert text.startswith(f"Finished the interrupted recovery {target}; audit: {path}\n")
@@ -243,6 +288,9 @@ def test_relabelling_of_brokers(folders: Folders) -> None:
     code, out, error = folders.run(*words, broker, other)
     assert (code, out, error.count("\n")) == (2, "", 1)
     assert error.startswith(f"{other} is of cluster ")
+    (folders.path / "nothing").mkdir()
+    code, out, error = folders.run(*words, broker, str(folders.path / "nothing"))
+    assert (code, out, error.count("\n")) == (2, "", 1)
     assert folders.run(*words, broker, "--dry-run")[:2] == (0, "")
     assert folders.content() == before, "all are checked before one is written"
     assert folders.run(*words, broker)[1] == f"{broker}: cluster.id is {OTHER}\n"
@@ -250,7 +298,9 @@ def test_relabelling_of_brokers(folders: Folders) -> None:
     assert f"cluster.id={OTHER}\n" in (Path(broker) / "meta.properties").read_text()
 
 
-def test_records_have_the_names_of_what_they_are_about(folders: Folders) -> None:
+def test_records_have_the_names_of_what_they_are_about(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
     named = {
         each.type: each.name
         for each in records_between(folders.put("kraft-upgrade/n1"), 0, 87)
@@ -261,4 +311,16 @@ def test_records_have_the_names_of_what_they_are_about(folders: Folders) -> None
     assert named["KRaftVoters"] == "voters 1,2,3"
     assert (named["LeaderChange"], named["KRaftVersion"]) == ("1", "1")
     assert named["BROKER_REGISTRATION_CHANGE_RECORD"] == "101"
-    assert records_between(str(folders.path / "n1"), 9, 9) == []
+    folder = str(folders.path / "n1")
+    assert records_between(folder, 9, 9) == []
+    names = [each.name for each in records_between(folder, 80, 82)]
+    assert names == ["up-s-0", "up-s-1"], "their topic was made before"
+    named_of, read = recover_records._named, []
+
+    def noted(batch: Batch, topics: dict[bytes, str]) -> list[NamedRecord]:
+        read.append(batch.header.base_offset)
+        return named_of(batch, topics)
+
+    monkeypatch.setattr(recover_records, "_named", noted)
+    assert [each.offset for each in records_between(folder, 84, 86)] == [84, 85]
+    assert read == [70, 85], "one batch has the level and the voters behind others"

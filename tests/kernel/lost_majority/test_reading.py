@@ -5,6 +5,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
+from kernel.kraft_version import UnsupportedFeatureError
 from kernel.lost_majority.reading import UnusableFolderError, read_folder
 from raft.events import EpochStart
 from raft.membership.voter_history import Membership
@@ -13,8 +14,9 @@ from simulator.cluster.memory_vfs import MemoryVfs
 from storage.checkpoints.flushed_end_file import FlushedEndFile
 from storage.errors import CorruptFileError, CorruptLogError
 from storage.log_dir.snapshot_files import snapshot_name
-from tests.kernel.dynamic import key, voters
+from tests.kernel.dynamic import checkpoint, key, voters
 from tests.kernel.lost_majority.folders import NOBODY, make_folder, partition, put_snapshot, read
+from tests.kernel.test_kraft_version import BEGINNING
 from tests.storage import golden
 from wire.types import Endpoint, LeaderEpoch, NodeId, Offset, OffsetAndEpoch
 
@@ -102,6 +104,17 @@ def test_snapshots() -> None:
             vfs.unlink(f"{partition(1)}/{name}")
     with pytest.raises(CorruptLogError, match="starts at offset 40 and no snapshot holds"):
         read(vfs, 1)
+
+
+def test_the_checkpoint_of_a_formatting_is_no_snapshot_of_the_log() -> None:
+    vfs = MemoryVfs()
+    make_folder(vfs, 1, {})
+    golden.put(vfs, f"{partition(1)}/{BEGINNING}", checkpoint(Membership(1, voters(1, 2))))
+    log = read_folder(vfs, "/n1", NOBODY).replica
+    assert (log.snapshot, log.voters.latest) == (None, voters(1, 2))
+    golden.put(vfs, f"{partition(1)}/{BEGINNING}", checkpoint(Membership(2, voters(1, 2))))
+    with pytest.raises(UnsupportedFeatureError):
+        read_folder(vfs, "/n1", NOBODY)
 
 
 def test_a_folder_that_took_part_in_no_election_is_no_evidence() -> None:

@@ -18,7 +18,7 @@ from storage.errors import CorruptFileError
 from storage.log_dir.meta_properties import read_meta_properties
 from storage.log_dir.quorum_state_file import ElectionState, QuorumStateFile
 from storage.logs.log import AppendInfo, Log
-from tests.kernel.dynamic import key, voter, voters
+from tests.kernel.dynamic import checkpoint, key, voter, voters
 from tests.kernel.lost_majority.folders import (
     CLUSTER,
     NOBODY,
@@ -29,6 +29,7 @@ from tests.kernel.lost_majority.folders import (
     put_snapshot,
     read,
 )
+from tests.kernel.test_kraft_version import BEGINNING
 from tests.storage import golden
 from wire.batches.batch import iterate_batches
 from wire.types import Endpoint, LeaderEpoch, NodeId
@@ -136,6 +137,47 @@ def test_the_log_of_another_folder_that_begins_at_a_snapshot() -> None:
     assert log.snapshot is not None
     assert log.snapshot.offset == 40
     assert segments(vfs, 1).startswith(segments(vfs, OBSERVER))
+
+
+def test_what_both_logs_have_is_not_copied_again() -> None:
+    vfs = MemoryVfs()
+    make_folder(vfs, 1, {1: 50}, epoch=1)
+    make_folder(vfs, OBSERVER, {1: 20}, start=40, epoch=1)
+    before = segments(vfs, 1)
+    vfs = recovered(vfs, 1, OBSERVER)
+    (found,) = read(vfs, 1)
+    assert (found.replica.start_offset, found.replica.end_offset) == (0, 62)
+    assert segments(vfs, 1).startswith(before)
+
+
+def test_a_log_that_begins_at_a_snapshot_and_has_nothing_of_the_source() -> None:
+    vfs = MemoryVfs()
+    make_folder(vfs, 1, {1: 3}, start=40, epoch=1)
+    make_folder(vfs, OBSERVER, {2: 50}, epoch=2)
+    vfs = recovered(vfs, 1, OBSERVER)
+    (found,) = read(vfs, 1)
+    log = found.replica
+    assert (log.start_offset, log.end_offset, log.snapshot) == (0, 52, None)
+
+
+def test_a_source_that_went_on_is_copied_as_far_as_planned() -> None:
+    vfs = MemoryVfs()
+    make_folder(vfs, 1, {1: 5}, epoch=1)
+    make_folder(vfs, OBSERVER, {1: 12}, epoch=1)
+    audit = audit_of(plan_of(vfs, 1, OBSERVER))
+    carry_out(vfs, replace(audit, plan=replace(audit.plan, end_offset=8)), "now")
+    assert read(vfs, 1)[0].replica.end_offset == 10
+
+
+def test_the_checkpoint_of_a_formatting_stays() -> None:
+    vfs = MemoryVfs()
+    make_folder(vfs, 1, {}, epoch=None)
+    formatted = checkpoint(Membership(1, voters(1, 2, 3)))
+    golden.put(vfs, f"{partition(1)}/{BEGINNING}", formatted)
+    make_folder(vfs, OBSERVER, {1: 5}, epoch=1)
+    vfs = recovered(vfs, 1, OBSERVER)
+    assert vfs.read(f"{partition(1)}/{BEGINNING}") == formatted
+    assert read(vfs, 1)[0].replica.voters.latest == voters(1)
 
 
 def test_both_logs_begin_at_snapshots() -> None:
