@@ -1,6 +1,7 @@
 """A quorum that lost its majority goes on: nodes in one process, folders as they leave them."""
 
 import pytest
+from msgspec.structs import replace
 
 from kernel.lost_majority.reading import read_folder
 from kernel.lost_majority.writing import carry_out
@@ -55,9 +56,13 @@ def test_one_of_three_goes_on_and_the_old_voters_come_back_as_observers() -> Non
     world.client(1, "CONTROLLER").call(19, create_topic_body("after"))
     world.run_for(1_000)
     assert topics(world, 1) == {"before", "after"}
+    old = world.nodes[2]
+    old.config = replace(old.config, quorum=replace(old.config.quorum, joins=True))
     world.start(2)  # its folder was not emptied, and it was a voter
-    world.run_until(lambda: agree(world, 1))
+    world.run_until(lambda: agree(world, 1) and "after" in topics(world, 2))
+    world.run_for(10_000)
     assert world.active() == 1
+    assert agree(world, 1), "by its directory id it has left, and does not join unasked"
     assert not world.kernel(2).core.is_voter, "it is no voter by its directory id"
     world.nodes[3].vfs = type(world.nodes[3].vfs)()
     world.nodes[3].vfs.make_directory("/data")
