@@ -142,7 +142,7 @@ def _recover(options: Namespace) -> int:
             accepted_data_loss=not plan.is_proven,
             cluster_id=cluster_id,
             cluster_id_before=before,
-            folders=tuple(report.folder_object(folder) for folder in folders),
+            folders=msgspec.Raw(msgspec.json.encode(answer["folders"])),
             quorum_state_before=vfs.read(state).decode() if vfs.exists(state) else None,
         )
         if not options.json:

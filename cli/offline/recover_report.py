@@ -1,11 +1,11 @@
-"""What `recover` prints: folders, voter sets, what is committed, kept, lost; the next steps."""
+"""Texts and JSON of `recover`: folders, voter sets, proofs, records kept and lost, next steps."""
 
 from collections.abc import Sequence
 from typing import Any, Final
 
 from cli.offline.recover_records import NamedRecord
 from kernel.lost_majority.reading import StoppedFolder
-from raft.membership.lost_majority import RecoveryPlan, VotersProof
+from raft.membership.lost_majority import RecoveryPlan, ReplicaLog, VotersProof
 from storage.log_dir.meta_properties import encode_uuid
 from wire.types import OffsetAndEpoch, ReplicaKey
 
@@ -29,45 +29,57 @@ def _key_object(key: ReplicaKey) -> dict[str, Any]:
 
 def folder_object(folder: StoppedFolder) -> dict[str, Any]:
     """A folder as a JSON value."""
-    log = folder.replica
-    snapshot, election = log.snapshot, folder.election
+    election = folder.election
     voted = None if election is None else election.voted_key
     return {
-        "folder": log.name,
-        "node": _key_object(log.key),
+        **_log_object(folder.replica),
         "cluster_id": folder.properties.cluster_id,
-        "kraft_version": log.voters.kraft_version,
-        "epoch": log.epoch,
         "leader_id": None if election is None else election.leader_id,
         "voted": None if voted is None else _key_object(voted),
-        "last_epoch": log.position[0],
-        "start_offset": log.start_offset,
-        "end_offset": log.end_offset,
         "flushed_end_offset": folder.flushed_end_offset,
-        "snapshot": None if snapshot is None else [snapshot.offset, snapshot.epoch],
-        "voters": [_key_object(key) for key in log.voters.latest.keys],
-        "counts_as_voter": log.is_evidence,
         "torn": folder.torn,
     }
 
 
+def _log_object(log: ReplicaLog) -> dict[str, Any]:
+    snapshot_id = log.snapshot_id
+    return {
+        "folder": log.name,
+        "node": _key_object(log.key),
+        "kraft_version": log.voters.kraft_version,
+        "epoch": log.epoch,
+        "last_epoch": log.position[0],
+        "start_offset": log.start_offset,
+        "end_offset": log.end_offset,
+        "snapshot": None if snapshot_id is None else [snapshot_id.offset, snapshot_id.epoch],
+        "voters": [_key_object(key) for key in log.voters.latest.keys],
+        "counts_as_voter": log.is_evidence,
+    }
+
+
 def _folder_line(folder: StoppedFolder) -> str:
-    log = folder.replica
+    words = [
+        *_log_words(folder.replica),
+        f"recorded as flushed to {folder.flushed_end_offset}",
+    ]
+    if folder.torn is not None:
+        words.append(f"its last bytes are torn ({folder.torn})")
+    return f"  {folder.replica.name}: {'; '.join(words)}\n"
+
+
+def _log_words(log: ReplicaLog) -> list[str]:
     words = [
         f"node {shown_key(log.key)}",
         f"kraft.version {log.voters.kraft_version}",
         f"epoch {log.epoch}",
         f"records from {log.start_offset} to {log.end_offset}, the last of epoch {log.position[0]}",
-        f"recorded as flushed to {folder.flushed_end_offset}",
+        f"voters {_keys(log.voters.latest.keys)}",
     ]
-    if log.snapshot is not None:
-        words.append(f"snapshot at {log.snapshot.offset} of epoch {log.snapshot.epoch}")
-    words.append(f"voters {_keys(log.voters.latest.keys)}")
+    if log.snapshot_id is not None:
+        words.append(f"snapshot at {log.snapshot_id.offset} of epoch {log.snapshot_id.epoch}")
     if not log.is_evidence:
         words.append("counts as no voter's: a copy, or it took part in no election")
-    if folder.torn is not None:
-        words.append(f"its last bytes are torn ({folder.torn})")
-    return f"  {log.name}: {'; '.join(words)}\n"
+    return words
 
 
 def _proof_line(proof: VotersProof, snapshot: OffsetAndEpoch | None) -> str:
@@ -136,7 +148,7 @@ def _listed(records: Sequence[NamedRecord]) -> list[str]:
 def plan_text(plan: RecoveryPlan, folders: Sequence[StoppedFolder], lists: Lists) -> str:
     """A plan for a person."""
     lines = ["Folders:\n", *[_folder_line(folder) for folder in folders]]
-    (snapshot,) = [each.replica.snapshot for each in folders if each.replica.name == plan.source]
+    (snapshot,) = [each.replica.snapshot_id for each in folders if each.replica.name == plan.source]
     lines.append(f"Voter sets in {plan.source}:\n")
     lines += [_proof_line(each, snapshot) for each in plan.proofs]
     lines.append(f"Proven committed: the records below {plan.committed_end_offset}.\n")
@@ -171,18 +183,18 @@ def plan_text(plan: RecoveryPlan, folders: Sequence[StoppedFolder], lists: Lists
 
 
 def next_steps(plan: RecoveryPlan, cluster_id: str, cluster_id_before: str) -> str:
-    """What the person does after `apply`."""
+    """The steps of the person after `apply`, a line each."""
     voter = plan.voter
     lines = []
     if plan.kraft_version == 0:
-        where = f"{voter.key.id}@{voter.endpoints[0].host}:{voter.endpoints[0].port}"
+        where = f"{plan.node_id}@{voter.endpoints[0].host}:{voter.endpoints[0].port}"
         lines.append(f"Set controller.quorum.voters={where} on every node.\n")
     if cluster_id != cluster_id_before:
         lines.append(
             f"Run `kraftline recover relabel --from {cluster_id_before} --cluster-id {cluster_id} "
             "DIR...` for every log directory of every broker.\n"
         )
-    lines.append(f"Start node {voter.key.id}, then the brokers.\n")
+    lines.append(f"Start node {plan.node_id}, then the brokers.\n")
     wiped = _keys(plan.wiped)
     refused = "by its directory id it is no voter"
     if cluster_id != cluster_id_before:

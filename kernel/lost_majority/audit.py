@@ -4,7 +4,7 @@
 step and again after the last, so a recovery that was interrupted is finished from it.
 """
 
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -17,19 +17,19 @@ AUDIT_SUFFIX: Final = ".json"
 
 
 class Audit(msgspec.Struct, frozen=True, kw_only=True):
-    """The content."""
+    """Content of the file."""
 
     version: int = 1
     state: Literal["begun", "done"]
     wall_ms: int
-    """When it began."""
+    """Time of its beginning."""
     plan: RecoveryPlan
     accepted_data_loss: bool
     cluster_id: str
     """Of the quorum from now on."""
     cluster_id_before: str
-    folders: tuple[dict[str, Any], ...]
-    """What the plan was made of, a folder each, as `recover plan --json` prints it."""
+    folders: msgspec.Raw
+    """Of the plan, a JSON array of objects as `recover plan --json` prints them; not read again."""
     quorum_state_before: str | None
     """Content of the file, which the recovery replaces."""
 

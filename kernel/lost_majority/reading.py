@@ -1,4 +1,4 @@
-"""What a stopped folder holds, read without a change of it: identity, elections, log, voters.
+"""Content of a stopped folder, read without a change of it: identity, elections, log, voters.
 
 The log is read batch by batch, as its files may be late or damaged: a torn end that was not
 recorded as flushed ends it, as a start would cut there; other damage is refused, as at a start.
@@ -54,7 +54,7 @@ class StoppedFolder(msgspec.Struct, frozen=True, kw_only=True):
     flushed_end_offset: Offset
     """As recorded: Kafka's record lags behind."""
     torn: str | None
-    """Why the log ends before its last bytes; None if it does not."""
+    """The damage before which the log ends; None if it ends with its last bytes."""
 
 
 class _Scan(msgspec.Struct):
@@ -108,7 +108,7 @@ def read_folder(
         start_offset=Offset(scan.start_offset),
         end_offset=end_offset,
         epochs=tuple(scan.epochs),
-        snapshot=snapshot,
+        snapshot_id=snapshot,
         voters=history,
     )
     return StoppedFolder(

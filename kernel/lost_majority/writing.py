@@ -73,7 +73,7 @@ def relabel(vfs: Vfs, log_dir: str, cluster_id: str, date: str) -> bool:
 
 
 def _raise_epoch(vfs: Vfs, plan: RecoveryPlan) -> None:
-    file = QuorumStateFile(vfs, metadata_directory(plan.target), (plan.voter.key.id,))
+    file = QuorumStateFile(vfs, metadata_directory(plan.target), (plan.node_id,))
     election = file.read()
     if election is None or election.epoch < plan.epoch:
         file.write(ElectionState(plan.epoch), version=min(plan.kraft_version, 1))
@@ -87,8 +87,8 @@ def _write_log(vfs: Vfs, audit: Audit) -> None:
         return
     log = open_metadata_log(vfs, plan.target, LogConfig())
     try:
-        if target.snapshot is not None and target.snapshot.offset > log.end_offset:
-            log.truncate_fully_and_start_at(target.snapshot.offset)
+        if target.snapshot_id is not None and target.snapshot_id.offset > log.end_offset:
+            log.truncate_fully_and_start_at(target.snapshot_id.offset)
         if plan.source != plan.target:
             _copy(vfs, log, plan)
         if log.end_offset != plan.end_offset:
@@ -115,9 +115,9 @@ def _copy(vfs: Vfs, log: Log, plan: RecoveryPlan) -> None:
     if source.start_offset == 0 or shared >= max(source.start_offset, target.start_offset):
         log.truncate_to(shared)
     else:
-        assert source.snapshot is not None, f"{source.start_offset=}"
-        _copy_snapshot(vfs, plan, source.snapshot)
-        log.truncate_fully_and_start_at(source.snapshot.offset)
+        assert source.snapshot_id is not None, f"{source.start_offset=}"
+        _copy_snapshot(vfs, plan, source.snapshot_id)
+        log.truncate_fully_and_start_at(source.snapshot_id.offset)
     files = SnapshotFiles(vfs, log.directory)
     for found in files.list():
         if found.offset > 0 and not holds(source, found):

@@ -49,7 +49,7 @@ class ReplicaLog(msgspec.Struct, frozen=True, kw_only=True):
     end_offset: Offset
     epochs: tuple[EpochStart, ...]
     """Epochs of its records, ascending; the first may begin below `start_offset`."""
-    snapshot: OffsetAndEpoch | None
+    snapshot_id: OffsetAndEpoch | None
     """The newest one; it may be above all records, which then begin at its end."""
     voters: VoterHistory
 
@@ -61,8 +61,8 @@ class ReplicaLog(msgspec.Struct, frozen=True, kw_only=True):
         for each in reversed(self.epochs):
             assert each.start_offset < end_offset, f"{each=} {end_offset=}"
             ends[each.epoch], end_offset = end_offset, each.start_offset
-        if self.snapshot is not None:
-            epoch, end = self.snapshot.epoch, self.snapshot.offset
+        if self.snapshot_id is not None:
+            epoch, end = self.snapshot_id.epoch, self.snapshot_id.offset
             ends[epoch] = max(end, ends.get(epoch, end))
         return ends
 
@@ -96,7 +96,7 @@ class LeftBehind(msgspec.Struct, frozen=True):
 
 
 class RecoveryPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """How one node goes on as the only voter."""
+    """The way in which one node goes on as the only voter."""
 
     target: str
     """The folder of that node."""
@@ -114,12 +114,17 @@ class RecoveryPlan(msgspec.Struct, frozen=True, kw_only=True):
     proofs: tuple[VotersProof, ...]
     """Of each voter set of the source, in the order of the log."""
     objections: tuple[str, ...]
-    """Why committed records may be missing; empty: it is proven that none is."""
+    """Reasons why committed records may be missing; empty: it is proven that none is."""
     left_behind: tuple[LeftBehind, ...]
     voter_sets: tuple[VoterSet, ...]
     """Sets to write, each one step from the one before; empty under kraft.version 0."""
     wiped: tuple[ReplicaKey, ...]
     """Voters that must come back with empty folders, or not at all."""
+
+    @property
+    def node_id(self) -> NodeId:
+        """The node that goes on."""
+        return self.voter.key.id
 
     @property
     def is_proven(self) -> bool:
@@ -153,6 +158,7 @@ def plan_recovery(
     if refusal is not None:
         return RecoveryRefusal(refusal)
     source = max(logs, key=lambda log: (log.position, log.name == target))
+    assert source.position >= by_name[target].position, f"{source=} {target=}"
     level = source.voters.kraft_version
     if level > 0 and voter.key.directory_id is None:
         return RecoveryRefusal(f"{target}: no directory id, by which its voters are known")
@@ -164,7 +170,8 @@ def plan_recovery(
     key = voter.key if level > 0 else ReplicaKey(voter.key.id)
     voter = msgspec.structs.replace(voter, key=key)
     proofs = tuple(_proofs(source, logs))
-    known = [log.snapshot.offset for log in logs if log.snapshot and holds(source, log.snapshot)]
+    snapshots = [log.snapshot_id for log in logs if log.snapshot_id is not None]
+    known = [each.offset for each in snapshots if holds(source, each)]
     committed = max([*known, *[proof.committed_end_offset for proof in proofs]], default=Offset(0))
     assert committed <= source.end_offset, f"{committed=} {source.end_offset=}"
     return RecoveryPlan(
@@ -220,7 +227,7 @@ def shared_end_offset(one: ReplicaLog, other: ReplicaLog) -> Offset:
 
 def holds(log: ReplicaLog, at: OffsetAndEpoch) -> bool:
     """Return True if a log has the record before this position, or a snapshot above it."""
-    if log.snapshot is not None and log.snapshot.offset > at.offset:
+    if log.snapshot_id is not None and log.snapshot_id.offset > at.offset:
         return True
     return log.epoch_ends.get(at.epoch, Offset(-1)) >= at.offset
 
@@ -229,7 +236,7 @@ def _proofs(source: ReplicaLog, logs: Sequence[ReplicaLog]) -> list[VotersProof]
     """Return a proof for each voter set of the source, the latest last."""
     history = source.voters
     sets: list[tuple[int | None, VoterSet]] = [(each.offset, each.voters) for each in history.sets]
-    begin = 0 if source.snapshot is None else source.snapshot.offset
+    begin = 0 if source.snapshot_id is None else source.snapshot_id.offset
     if history.static and (not history.sets or history.sets[0].offset >= begin):
         sets.insert(0, (None, history.static))
     proofs = []
@@ -287,23 +294,24 @@ def _objections(source: ReplicaLog, latest: VotersProof, logs: Sequence[ReplicaL
     if source.voters.kraft_version == 0:
         needed = count - latest.majority + 1  # the others are no majority
     assert 1 <= needed <= latest.majority, f"{needed=} {latest=}"
+    assert present <= count, f"{latest=}"
     if present < needed:
         found.append(
             f"{present} of {count} voters are here, {needed} are needed: the others can have "
             "committed records that no folder here has"
         )
     found += [
-        f"{log.name}: its snapshot at offset {log.snapshot.offset} of epoch {log.snapshot.epoch} "
-        f"is of committed records, which {source.name} does not have"
+        f"{log.name}: its snapshot at offset {log.snapshot_id.offset} of epoch "
+        f"{log.snapshot_id.epoch} is of committed records, which {source.name} does not have"
         for log in logs
-        if log.snapshot is not None and not holds(source, log.snapshot)
+        if log.snapshot_id is not None and not holds(source, log.snapshot_id)
     ]
     return found
 
 
 def _left_behind(source: ReplicaLog, logs: Sequence[ReplicaLog]) -> list[LeftBehind]:
     """Return the records that only other folders have; those below a snapshot are superseded."""
-    superseded = Offset(0) if source.snapshot is None else source.snapshot.offset
+    superseded = Offset(0) if source.snapshot_id is None else source.snapshot_id.offset
     found = []
     for log in logs:
         begin = max(shared_end_offset(source, log), superseded, log.start_offset)
@@ -317,6 +325,7 @@ def steps_to(voters: VoterSet, sole: Voter) -> tuple[VoterSet, ...]:
 
     The last one has only that voter. One with its id and another directory leaves first.
     """
+    assert voters, "a quorum has voters"
     leaving = [key for key in voters.keys if key != sole.key]
     leaving.sort(key=lambda key: key.id != sole.key.id)
     current, steps = dict(voters.by_id), []

@@ -81,7 +81,7 @@ def log(
         start_offset=Offset(min(starts.values(), default=0) if start is None else start),
         end_offset=Offset(end),
         epochs=entries,
-        snapshot=None
+        snapshot_id=None
         if snapshot is None
         else OffsetAndEpoch(Offset(snapshot[0]), LeaderEpoch(snapshot[1])),
         voters=history,
@@ -191,7 +191,7 @@ def test_the_configuration_is_no_voter_set_beside_a_checkpoint_0_0() -> None:
 def test_the_configuration_is_none_beside_a_snapshot_with_voters(
     offset: int, expected: list[int | None]
 ) -> None:
-    """Which of them were voters before its end is not known; all that is there is committed."""
+    """The voters before its end are not known; all that is there is committed."""
     history = replace(dynamic((offset, (1, 2, 3))), static=static(1, 2, 3).static)
     plan = planned(log(1, {1: 0}, 40, history, snapshot=(30, 1)))
     assert [each.offset for each in plan.proofs] == expected

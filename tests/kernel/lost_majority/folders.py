@@ -2,6 +2,8 @@
 
 from typing import Final
 
+import msgspec
+
 from kernel.lost_majority.audit import Audit
 from kernel.lost_majority.reading import StoppedFolder, read_folder
 from kernel.quorum.voter_records import epoch_start_batch, membership_records
@@ -101,5 +103,6 @@ def plan_of(vfs: MemoryVfs, *node_ids: int) -> RecoveryPlan:
 def audit_of(plan: RecoveryPlan, cluster_id: str = CLUSTER) -> Audit:
     return Audit(
         state="begun", wall_ms=7, plan=plan, accepted_data_loss=not plan.is_proven,
-        cluster_id=cluster_id, cluster_id_before=CLUSTER, folders=(), quorum_state_before=None,
+        cluster_id=cluster_id, cluster_id_before=CLUSTER,
+        folders=msgspec.Raw(b"[]"), quorum_state_before=None,
     )  # fmt: skip

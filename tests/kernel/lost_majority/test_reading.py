@@ -37,7 +37,7 @@ def test_a_folder_of_kafka_with_dynamic_voters() -> None:
     log = found.replica
     assert (found.properties.node_id, log.key.id, log.epoch) == (2, 2, 1)
     assert (log.start_offset, log.end_offset, found.flushed_end_offset) == (0, 87, 0)
-    assert log.snapshot == OffsetAndEpoch(Offset(85), LeaderEpoch(1))
+    assert log.snapshot_id == OffsetAndEpoch(Offset(85), LeaderEpoch(1))
     assert log.epochs == (EpochStart(LeaderEpoch(1), Offset(0)),)
     assert log.voters.latest.ids == found.static_voter_ids == (1, 2, 3)
     assert log.voters.kraft_version == 1
@@ -54,7 +54,7 @@ def test_a_folder_of_kafka_with_static_voters_and_four_segments() -> None:
         (int(epoch), int(start)) for epoch, start in zip(kafka[::2], kafka[1::2], strict=True)
     ]
     assert (log.epoch, log.end_offset, log.voters.latest) == (7, 671, static)
-    assert log.snapshot == OffsetAndEpoch(Offset(607), LeaderEpoch(6))
+    assert log.snapshot_id == OffsetAndEpoch(Offset(607), LeaderEpoch(6))
 
 
 def test_a_torn_end_ends_the_log_unless_it_was_flushed() -> None:
@@ -111,7 +111,7 @@ def test_the_checkpoint_of_a_formatting_is_no_snapshot_of_the_log() -> None:
     make_folder(vfs, 1, {})
     golden.put(vfs, f"{partition(1)}/{BEGINNING}", checkpoint(Membership(1, voters(1, 2))))
     log = read_folder(vfs, "/n1", NOBODY).replica
-    assert (log.snapshot, log.voters.latest) == (None, voters(1, 2))
+    assert (log.snapshot_id, log.voters.latest) == (None, voters(1, 2))
     golden.put(vfs, f"{partition(1)}/{BEGINNING}", checkpoint(Membership(2, voters(1, 2))))
     with pytest.raises(UnsupportedFeatureError):
         read_folder(vfs, "/n1", NOBODY)
@@ -133,14 +133,15 @@ def test_a_formatted_folder_without_a_log_and_one_that_is_none() -> None:
     make_folder(vfs, 1, {1: 5}, epoch=1)
     golden.put(vfs, "/n9/meta.properties", vfs.read("/n1/meta.properties"))
     log = read_folder(vfs, "/n9", NOBODY).replica
-    assert (log.end_offset, log.epochs, log.snapshot, log.epoch) == (0, (), None, 0)
+    assert (log.end_offset, log.epochs, log.snapshot_id, log.epoch) == (0, (), None, 0)
     vfs.unlink("/n9/meta.properties")
     with pytest.raises(UnusableFolderError, match=r"^/n9: no meta\.properties"):
         read_folder(vfs, "/n9", NOBODY)
 
 
 @pytest.mark.parametrize(("voters", "ids"), [
-    ([{"voterId": 3}, {"voterId": 1}], (1, 3)), ([], ()), (None, ()), ([{}, 5, {"voterId": "x"}], ()),
+    ([{"voterId": 3}, {"voterId": 1}], (1, 3)), ([], ()), (None, ()),
+    ([{}, 5, {"voterId": "x"}], ()),
 ])  # fmt: skip
 def test_static_voters_of_quorum_state_are_read_leniently(
     voters: object, ids: tuple[int, ...]

@@ -134,8 +134,8 @@ def test_the_log_of_another_folder_that_begins_at_a_snapshot() -> None:
     (found,) = read(vfs, 1)
     log = found.replica
     assert (log.start_offset, log.end_offset, log.voters.latest) == (40, 48, voters(1))
-    assert log.snapshot is not None
-    assert log.snapshot.offset == 40
+    assert log.snapshot_id is not None
+    assert log.snapshot_id.offset == 40
     assert segments(vfs, 1).startswith(segments(vfs, OBSERVER))
 
 
@@ -157,7 +157,7 @@ def test_a_log_that_begins_at_a_snapshot_and_has_nothing_of_the_source() -> None
     vfs = recovered(vfs, 1, OBSERVER)
     (found,) = read(vfs, 1)
     log = found.replica
-    assert (log.start_offset, log.end_offset, log.snapshot) == (0, 52, None)
+    assert (log.start_offset, log.end_offset, log.snapshot_id) == (0, 52, None)
 
 
 def test_a_source_that_went_on_is_copied_as_far_as_planned() -> None:
@@ -196,7 +196,7 @@ def test_a_snapshot_that_the_source_contradicts_goes() -> None:
     make_folder(vfs, OBSERVER, {1: 5, 2: 9}, epoch=2)
     vfs = recovered(vfs, 1, OBSERVER)
     (found,) = read(vfs, 1)
-    assert (found.replica.snapshot, found.replica.end_offset) == (None, 16)
+    assert (found.replica.snapshot_id, found.replica.end_offset) == (None, 16)
 
 
 def test_a_snapshot_above_the_log_is_where_it_begins() -> None:
