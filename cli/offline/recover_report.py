@@ -192,7 +192,8 @@ def next_steps(plan: RecoveryPlan, cluster_id: str, cluster_id_before: str) -> s
     if cluster_id != cluster_id_before:
         lines.append(
             f"Run `kraftline recover relabel --from {cluster_id_before} --cluster-id {cluster_id} "
-            "DIR...` for every log directory of every broker.\n"
+            "DIR...` for every log directory of every broker, and the other ones of node "
+            f"{plan.node_id}.\n"
         )
     lines.append(f"Start node {plan.node_id}, then the brokers.\n")
     wiped = _keys(plan.wiped)

@@ -164,6 +164,7 @@ def test_a_static_quorum_needs_a_word_about_its_cluster_id(folders: Folders) -> 
     assert code == 0
     assert "Set controller.quorum.voters=1@127.0.0.1:29101 on every node.\n" in text
     assert f"relabel --from Z29sZGVuLXNoYXJlZC0wMQ --cluster-id {OTHER} DIR..." in text
+    assert "of every broker, and the other ones of node 1.\n" in text
     assert "the folders of 2, 3 before they start: INCONSISTENT_CLUSTER_ID.\n" in text
     assert folders.state()["currentVoters"] == [{"voterId": 1}]
     assert f"cluster.id={OTHER}\n" in (folders.path / "n1" / "meta.properties").read_text()
