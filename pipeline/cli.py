@@ -39,7 +39,7 @@ _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 JOBS: Final = {
     "compaction": ("pipeline.jobs.compaction", "what cleaning and retention would free"),
     "audit": ("pipeline.jobs.audit", "are the files sound, and do the replicas agree"),
-    "export": ("pipeline.jobs.export", "records to Parquet"),
+    "export": ("pipeline.jobs.export.run", "records to Parquet"),
     "groups": ("pipeline.jobs.groups.run", "commits, lag, members, transactions as tables"),
     "history": ("pipeline.jobs.history.run", "the past of the cluster's metadata as tables"),
     "linearize": ("pipeline.jobs.linearize", "are thousands of recorded histories linearizable"),

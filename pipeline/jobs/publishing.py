@@ -62,7 +62,7 @@ def publishing_version(config: JobConfig, inputs: Sequence[Split] = ()) -> Itera
     output = usable_output(config, inputs)
     output.mkdir(parents=True, exist_ok=True)
     _check(output, overwrite=config.overwrite)  # before the lock leaves its file there
-    with _locked(output):
+    with locked_output(output):
         _check(output, overwrite=config.overwrite)
         shutil.rmtree(output / TEMPORARY_NAME, ignore_errors=True)  # of a killed run
         folder = output / TEMPORARY_NAME / config.run_id
@@ -86,11 +86,11 @@ def publish_version(output: Path, folder: Path) -> None:
     names = {entry.name for entry in folder.iterdir()}
     version = output / VERSIONS_NAME / folder.name
     version.parent.mkdir(exist_ok=True)
-    _sync_tree(folder)
+    sync_tree(folder)
     if version != current_version(output):
         shutil.rmtree(version, ignore_errors=True)  # of a run that was killed here
     folder.rename(version)
-    _sync(version.parent)
+    sync(version.parent)
     for name in sorted(names - {entry.name for entry in output.iterdir()}):
         (output / name).symlink_to(Path(CURRENT_NAME, name))  # dangling until the next step
     before = current_version(output)
@@ -98,7 +98,7 @@ def publish_version(output: Path, folder: Path) -> None:
     following.unlink(missing_ok=True)
     following.symlink_to(Path(VERSIONS_NAME, version.name))
     following.rename(output / CURRENT_NAME)
-    _sync(output)
+    sync(output)
     for entry in output.iterdir():
         if _is_ours(entry) and entry.name not in names:
             entry.unlink()
@@ -128,8 +128,12 @@ def _is_ours(entry: Path) -> bool:
 
 
 @contextmanager
-def _locked(output: Path) -> Iterator[None]:
-    """Hold the lock of the output; the system releases it if the process dies."""
+def locked_output(output: Path) -> Iterator[None]:
+    """Hold the lock of the output; the system releases it if the process dies.
+
+    Raises:
+        BadInputError: another run holds it.
+    """
     with (output / LOCK_NAME).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -138,17 +142,18 @@ def _locked(output: Path) -> Iterator[None]:
         yield
 
 
-def _sync_tree(folder: Path) -> None:
+def sync_tree(folder: Path) -> None:
     """Sync new files to the disk; shared ones are there already."""
     for place, _, files in os.walk(folder):
         for name in files:
             path = Path(place, name)
             if path.stat().st_nlink == 1:
-                _sync(path)
-        _sync(Path(place))
+                sync(path)
+        sync(Path(place))
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Sync a file, or the names in a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

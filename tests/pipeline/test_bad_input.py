@@ -18,9 +18,9 @@ from pipeline.core.compaction.partition import plan_one
 from pipeline.core.errors import BadInputError
 from pipeline.core.reading.options import parse_options
 from pipeline.core.reading.reader import read_table
-from pipeline.jobs import export
 from pipeline.jobs.audit import _seen_from_here
 from pipeline.jobs.compaction import wanted_partitions
+from pipeline.jobs.export import tasks
 from pipeline.jobs.job import data_error
 from tests.pipeline.segments import batch, write_partition
 from tests.selection import thinned
@@ -288,8 +288,8 @@ sys.exit(main(sys.argv[1:]))
 
 INTERRUPTED = """
 import signal, sys
-import pipeline.jobs.export as export
-export.write_pieces = lambda *_: signal.raise_signal(signal.SIGINT)
+import pipeline.jobs.export.tasks as tasks
+tasks.write_pieces = lambda *_: signal.raise_signal(signal.SIGINT)
 from pipeline.cli import main
 sys.exit(main(sys.argv[1:]))
 """
@@ -317,7 +317,7 @@ def test_an_export_that_is_interrupted(here: Path, capsys, monkeypatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(export, "write_pieces", interrupted)
+    monkeypatch.setattr(tasks, "write_pieces", interrupted)
     assert main(["export", "--input", "in", "--output", "out"]) == 130
     assert capsys.readouterr().err == "pipeline export: interrupted\n"
     assert list((here / "out").iterdir()) == []

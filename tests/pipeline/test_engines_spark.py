@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.pipeline.job_inputs import ENGINE_JOBS, many_tasks, run_job, write_input, written
 from tests.pipeline.metadata_histories import RandomLog, write_metadata_log
+from tests.pipeline.segments import batch, write_partition
 
 pytestmark = [
     pytest.mark.spark,
@@ -49,6 +51,26 @@ def test_an_archive_goes_on_with_the_other_engine(tmp_path: Path) -> None:
             run_job("history", tmp_path / "in", out, ["--append"], engine=engine,
                     run_id=f"r{number}")  # fmt: skip
     assert written(outs[0]) == written(outs[1])
+
+
+@pytest.mark.usefixtures("spark")
+def test_an_export_grows_with_either_engine(tmp_path: Path) -> None:
+    outs = tmp_path / "both", tmp_path / "local"
+    flags = ["--append", "--target-file-size", "1m", "--sort", "key"]
+    for number in range(2):
+        for name in ("orders-0", "other-0"):
+            write_partition(tmp_path / "in", [batch(at) for at in range(3 + 3 * number)], name=name)
+        for out in outs:
+            engine = "spark" if out == outs[0] and number else "local"
+            run_job("export", tmp_path / "in", out, flags, engine=engine, run_id=f"r{number}")
+    assert data_of(outs[0]) == data_of(outs[1])
+    assert len(data_of(outs[0])) == 4
+    assert pq.read_table(outs[0] / "manifest") == pq.read_table(outs[1] / "manifest")
+
+
+def data_of(out: Path) -> dict[str, bytes]:
+    """The data files: a manifest says how long its run took."""
+    return {name: content for name, content in written(out).items() if name.startswith("data/")}
 
 
 def batch_end(content: bytes, at_most: int) -> int:

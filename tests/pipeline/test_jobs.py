@@ -19,7 +19,7 @@ from pipeline.core.errors import BadInputError
 from pipeline.core.reading.options import parse_options
 from pipeline.core.reading.reader import plan_read, read_table
 from pipeline.jobs import job
-from pipeline.jobs.export_files import SplitFiles, Target
+from pipeline.jobs.export.files import SplitFiles, Target
 from pipeline.jobs.job import JobConfig, JobResult, Progress, progress, publishing
 from pipeline.spark_session import check_java
 from tests.pipeline.segments import GOLDEN, batch, write_partition
@@ -38,7 +38,12 @@ def test_export_writes_every_row_and_a_manifest(
     files = sorted((out / "data").rglob("*.parquet"))
     tables = [pq.ParquetFile(path).read() for path in files]
     assert sum(table.num_rows for table in tables) == expected.num_rows == printed["tables"]["data"]
-    found = [row for table in tables for row in table.to_pylist()]
+    places = [path.relative_to(out / "data").parts for path in files]
+    found = [
+        row | {"topic": topic.removeprefix("topic="), "partition": int(partition[10:])}
+        for (topic, partition, *_), table in zip(places, tables, strict=True)
+        for row in table.to_pylist()
+    ]
     order = lambda row: (row["topic"], row["segment"], row["offset"])  # noqa: E731
     assert sorted(found, key=order) == sorted(expected.to_pylist(), key=order)
     assert len(pq.read_table(out / "manifest.parquet")) == len(files)
@@ -80,16 +85,19 @@ def test_many_days_in_one_split_go_to_numbered_files(tmp_path: Path) -> None:
     source = write_partition(tmp_path / "in", [batch(0)])
     options = parse_options({"path": str(source.parent)})
     ((piece,),) = plan_read(options).packs
-    files = SplitFiles(Target(str(tmp_path / "out"), "timestamp"), piece, schema)
+    files = SplitFiles(
+        Target(folder=str(tmp_path / "out"), date_column="timestamp"), [piece], schema
+    )
     for start in (0, 40):
         rows = range(start, start + 40)
         times = pa.array([n % 40 * 86_400_000_000 for n in rows], schema.field("timestamp").type)
         files.write(pa.RecordBatch.from_arrays([pa.array(rows), times], schema=schema))
     written = files.close()
-    assert len({path for path, _ in written}) == len(written) > 40
-    offsets = [n for path, _ in written for n in pq.ParquetFile(path).read()["offset"].to_pylist()]
+    paths = [one.path for one in written]
+    assert len(set(paths)) == len(paths) > 40
+    offsets = [n for path in paths for n in pq.ParquetFile(path).read()["offset"].to_pylist()]
     assert sorted(offsets) == list(range(80))
-    assert sum(rows for _, rows in written) == 80
+    assert sum(one.rows for one in written) == 80
 
 
 def test_the_manifest_compares_exports_without_reading_them(tmp_path: Path) -> None:
@@ -210,8 +218,8 @@ def test_what_a_killed_run_left_is_removed_by_the_next_and_not_what_works(tmp_pa
     source, out = write_partition(tmp_path / "in", [batch(0)]).parent, tmp_path / "out"
     command = ["export", "--input", str(source), "--output", str(out)]
     kill = (
-        "import os, signal, sys, pipeline.jobs.export as export\n"
-        "export.write_pieces = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "import os, signal, sys, pipeline.jobs.export.tasks as tasks\n"
+        "tasks.write_pieces = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
         "from pipeline.cli import main\n"
         "main(sys.argv[1:])\n"
     )

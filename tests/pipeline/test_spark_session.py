@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import cli
-from pipeline.jobs import export
+from pipeline.jobs.export import run as export
 from pipeline.jobs.job import JobConfig, JobResult
 from pipeline.spark_session import _refusal, default_conf, is_local, with_attempts, without_noise
 

@@ -117,7 +117,20 @@ def replicas(options: Options) -> dict[tuple[str, int], Replica]:
         CorruptSegmentError: in mode FAILFAST, damage between the last sound batch and the
             high watermark.
     """
-    listing: Listing = discover(options.paths, include_hidden=options.include_hidden)
+    return replicas_in(discover(options.paths, include_hidden=options.include_hidden), options)
+
+
+def replicas_in(
+    listing: Listing, options: Options, *, needs_watermark: bool = True
+) -> dict[tuple[str, int], Replica]:
+    """Choose in a listing as `replicas` does.
+
+    Args:
+        listing: everything found below the paths.
+        options: options of the query.
+        needs_watermark: refuse a partition whose high watermark is to be its end and is not known;
+            else it is read to its end.
+    """
     grouped: dict[tuple[str, int], list[PartitionFiles]] = {}
     for found in listing.partitions:
         if found.segments and options.wants(found.topic, found.partition):
@@ -132,7 +145,7 @@ def replicas(options: Options) -> dict[tuple[str, int], Replica]:
             limit, copies = watermark_of_nodes(every, committed)
         elif options.ends_at_high_watermark:
             limit, copies = committed_copies(every)
-            if limit is None:
+            if limit is None and needs_watermark:
                 raise unknown_watermark(copies[0])
         files, limit = choose_one(every, copies, limit)
         end, committed_end = _readable_end(files, limit, options)
@@ -196,7 +209,7 @@ def latest_offset(
     points, problems = check_start(decode_offset(start), current, options)
     for key, replica in current.items():
         if key not in points and (targets is None or key in targets):
-            points[key] = _log_start_point(replica)  # a new partition is read from its start
+            points[key] = log_start_point(replica)  # a new partition is read from its start
     ends = {}
     for key, point in points.items():
         end = current[key].end.offset if key in current else point.offset
@@ -262,12 +275,35 @@ def plan_batch(
     """
     current = replicas(options)
     first, problems = check_start(decode_offset(start), current, options)
-    packs = []
-    for key, until in decode_offset(end).items():
+    packs, gaps = packs_between(first, decode_offset(end), current, options)
+    return packs, [*problems, *gaps]
+
+
+def packs_between(
+    first: dict[tuple[str, int], Point],
+    end: dict[tuple[str, int], Point],
+    current: dict[tuple[str, int], Replica],
+    options: Options,
+) -> tuple[list[tuple[Piece, ...]], list[Problem]]:
+    """The tasks of whole batches between points, and the gaps between segments there.
+
+    Args:
+        first: points that `check_start` has passed; a partition without one begins at its log's
+            start.
+        end: ends, exclusive.
+        current: the partitions.
+        options: options of the query.
+
+    Raises:
+        DataLossError: as `plan_batch`, but for the guards.
+    """
+    packs: list[tuple[Piece, ...]] = []
+    problems: list[Problem] = []
+    for key, until in end.items():
         replica = current.get(key)
         if replica is None:
             continue  # check_start has reported it
-        begin = first.get(key) or _log_start_point(replica)
+        begin = first.get(key) or log_start_point(replica)
         if until.offset <= begin.offset:
             continue
         if replica.end.offset < until.offset and options.fail_on_data_loss:
@@ -355,7 +391,7 @@ def _first_point(replica: Replica, options: Options) -> Point:
     files = replica.files
     start = wanted_start(files, options)
     if start is None or start == files.log_start_offset:
-        return _log_start_point(replica)
+        return log_start_point(replica)
     if start < files.log_start_offset:
         return _point(replica, start, NO_EPOCH)
     if start >= replica.end.offset:
@@ -363,7 +399,8 @@ def _first_point(replica: Replica, options: Options) -> Point:
     return _point(replica, start, epoch_before(files, start, options.validate))
 
 
-def _log_start_point(replica: Replica) -> Point:
+def log_start_point(replica: Replica) -> Point:
+    """The point before the first record that is not deleted."""
     return _point(replica, replica.files.log_start_offset, NO_EPOCH)
 
 
@@ -376,7 +413,7 @@ def _problem(point: Point, replica: Replica | None, validate: str) -> Problem | 
     """Reason why the partition cannot continue from its point; None if it can."""
     if replica is None:
         return Problem(point.topic, point.partition, "deleted", "the partition is gone", None)
-    files, start = replica.files, _log_start_point(replica)
+    files, start = replica.files, log_start_point(replica)
     log_start = files.log_start_offset
     end = end_boundary(files, None, validate)
     found: tuple[str, str, Point] | None = None

@@ -1,0 +1,441 @@
+"""An export that grows: each record once, whatever happens to the log or to a run."""
+
+import json
+import os
+import shutil
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.cli import main
+from pipeline.jobs.publishing import locked_output
+from tests.pipeline.segments import batch, marker, write_high_watermark, write_partition
+
+OTHER_ID = "BBBBBBBBBBBBBBBBBBBBBg"
+FLAGS = ["--columns", "offset,value,topicId"]
+# what changes a file system, by Python's audit events: the moves alone, and all
+RENAMES = ("os.rename",)
+CHANGES = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir")
+kills = pytest.mark.parametrize(
+    "events", [RENAMES, pytest.param(CHANGES, marks=pytest.mark.long)], ids=["moves", "all"]
+)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_cluster_id("c1")
+    return tmp_path
+
+
+def write_cluster_id(cluster_id: str) -> None:
+    Path("in").mkdir(exist_ok=True)
+    Path("in/meta.properties").write_text(f"version=1\ncluster.id={cluster_id}\nnode.id=1\n")
+
+
+def write_log(first: int, end: int, name: str = "orders-0", epoch: int = 1, **more: Any) -> Path:
+    """A partition of one segment, a record a batch."""
+    batches = [batch(at, epoch=epoch) for at in range(first, end)]
+    return write_partition(Path("in"), batches, name=name, base_offset=first, **more)
+
+
+def append(*flags: str) -> int:
+    return main(["export", "--input", "in", "--output", "out", "--append", *FLAGS, *flags])
+
+
+def refused(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
+    """The one line of a run that is refused; it must have changed nothing."""
+    before = tree()
+    capsys.readouterr()
+    assert append(*flags) == 2
+    told = capsys.readouterr()
+    (line,) = told.err.splitlines()
+    assert (told.out, tree()) == ("", before)
+    return line.removeprefix("pipeline export: ")
+
+
+def tree() -> dict[str, bytes]:
+    root = Path("out")
+    return {str(path): path.read_bytes() for path in root.rglob("*")
+            if path.is_file() and path.name != "_lock"}  # fmt: skip
+
+
+def manifest(out: Path = Path("out")) -> list[dict[str, Any]]:
+    if not (out / "manifest").exists():
+        return []
+    return [row for path in sorted((out / "manifest").iterdir())
+            for row in pq.ParquetFile(path).read().to_pylist()]  # fmt: skip
+
+
+def offsets_of(row: dict[str, Any], out: Path = Path("out")) -> list[tuple[str, int]]:
+    found = pq.ParquetFile(out / "data" / row["file"]).read().to_pylist()
+    where = f"{row['topic']}-{row['partition']}"
+    if {one["topicId"] for one in found} == {OTHER_ID}:
+        where += "'"
+    return [(where, one["offset"]) for one in found]
+
+
+def exported(out: Path = Path("out")) -> dict[str, list[int]]:
+    """Offsets by partition, by the manifest; by the folder there must be the same files."""
+    rows = manifest(out)
+    there = {str(path.relative_to(out / "data")) for path in (out / "data").rglob("*.parquet")}
+    assert there == {row["file"] for row in rows}
+    found: dict[str, list[int]] = {}
+    for row in rows:
+        offsets = offsets_of(row, out)
+        assert len(offsets) == row["rows"] > 0
+        assert (offsets[0][1], offsets[-1][1] + 1) == (row["start_offset"], row["end_offset"])
+        for name, offset in offsets:
+            found.setdefault(name, []).append(offset)
+    return found
+
+
+def test_each_run_adds_what_is_new(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_log(0, 3)
+    assert append("--json") == 0
+    first = tree()
+    write_log(0, 5)  # the segment has grown
+    write_log(5, 7)  # the next one
+    write_log(0, 2, "other-1")
+    capsys.readouterr()
+    assert append("--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["tables"] == {"data": 9, "manifest": 4}
+    counters = printed["counters"]
+    assert (counters["new_records"], counters["new_files"]) == (6, 3)
+    assert counters["bytes"] == 6 * len(batch(0))
+    assert exported() == {"orders-0": [*range(7)], "other-1": [0, 1]}
+    after = tree()
+    changed = {"out/run.json"}
+    assert {name for name in first if first[name] != after[name]} == changed
+    assert json.loads(Path("out/run.json").read_text())["counters"] == counters
+    assert append("--json") == 0
+    assert json.loads(capsys.readouterr().out)["counters"]["new_records"] == 0
+    assert tree() == after
+    assert not Path("out/_tmp").exists()
+
+
+def test_only_what_is_committed_is_added(here: Path) -> None:
+    write_log(0, 5)
+    write_high_watermark(Path("in"), 3)
+    assert append() == 0
+    assert exported() == {"orders-0": [0, 1, 2]}
+    write_high_watermark(Path("in"), 2)  # of a node that is behind: nothing is new
+    assert append() == 0
+    write_high_watermark(Path("in"), 4)
+    assert append() == 0
+    assert exported() == {"orders-0": [0, 1, 2, 3]}
+    assert append("--until", "end") == 0
+    assert exported() == {"orders-0": [*range(5)]}
+
+
+def test_a_high_watermark_that_is_asked_for_must_be_known(here: Path, capsys) -> None:
+    write_log(0, 5)
+    assert "no high watermark is known" in refused(capsys, "--until", "high_watermark")
+
+
+def test_topics_chosen_later_begin_at_their_start(here: Path) -> None:
+    write_log(0, 2)
+    write_log(0, 2, "other-0")
+    assert append("--subscribe", "orders") == 0
+    write_log(0, 3)
+    assert append("--subscribe", "other") == 0
+    assert exported() == {"orders-0": [0, 1], "other-0": [0, 1]}
+    assert append() == 0
+    assert exported() == {"orders-0": [0, 1, 2], "other-0": [0, 1]}
+
+
+def test_a_deleted_topic_is_told_once_and_its_records_stay(here: Path, capsys) -> None:
+    write_log(0, 2)
+    write_log(0, 1, "other-0")
+    assert append() == 0
+    shutil.move("in/other-0", "kept")
+    capsys.readouterr()
+    assert append() == 0
+    assert capsys.readouterr().err == "other-0: not there any more; its records stay\n"
+    assert append("--subscribe", "orders,other") == 0
+    assert capsys.readouterr().err == ""
+    shutil.move("kept", "in/other-0")  # it was only not given
+    write_log(0, 2, "other-0")
+    assert append() == 0
+    assert exported() == {"orders-0": [0, 1], "other-0": [0, 1]}
+
+
+def test_a_topic_created_again_is_read_from_its_start(here: Path, capsys) -> None:
+    write_log(0, 3)
+    write_log(0, 1, "orders-1")
+    assert append() == 0
+    shutil.rmtree("in/orders-1")
+    write_log(0, 2, topic_id=OTHER_ID)
+    capsys.readouterr()
+    assert append() == 0
+    told = capsys.readouterr().err
+    assert "orders-0: topic id" in told
+    assert told.endswith(f"became {OTHER_ID}: another topic of this name, read from its start\n")
+    assert exported() == {"orders-0": [0, 1, 2], "orders-0'": [0, 1], "orders-1": [0]}
+    write_log(0, 3, topic_id=OTHER_ID)
+    write_log(0, 1, "orders-1", topic_id=OTHER_ID)  # this one too, as far in as the old one
+    assert append() == 0
+    assert exported() == {"orders-0": [0, 1, 2], "orders-0'": [0, 1, 2], "orders-1": [0],
+                          "orders-1'": [0]}  # fmt: skip
+
+
+def test_another_topic_id_needs_a_known_cluster(here: Path, capsys) -> None:
+    write_log(0, 3)
+    assert append() == 0
+    write_log(0, 3, topic_id=OTHER_ID)
+    Path("in/meta.properties").unlink()
+    line = refused(capsys)
+    assert f"became {OTHER_ID}" in line
+    assert line.endswith("or another cluster's: no meta.properties says which")
+
+
+def test_a_copy_of_another_topic_does_not_take_the_place_of_the_known_one(
+    here: Path, capsys
+) -> None:
+    write_log(0, 3)
+    assert append() == 0
+    batches = [batch(at) for at in range(9)]
+    stale = write_partition(Path("in/old"), batches, topic_id=OTHER_ID)
+    write_log(0, 4)
+    capsys.readouterr()
+    assert append() == 0
+    assert f"{stale.parent}: of topic id {OTHER_ID}, left out" in capsys.readouterr().err
+    assert exported() == {"orders-0": [*range(4)]}
+
+
+def test_another_cluster_is_refused_by_both_ids(here: Path, capsys) -> None:
+    write_log(0, 3)
+    assert append() == 0
+    write_cluster_id("c2")
+    assert refused(capsys) == "in is of cluster c2, the export out is of cluster c1"
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        ((0, 2), "offset 3 is above the log's end 2: truncation"),
+        ((0, 4, "orders-0", 2), "leader epoch 2, not 1: the log was replaced by another history"),
+        ((5, 7), "offset 3 is below the log's start 5: retention"),
+    ],
+)
+def test_a_log_that_does_not_continue_is_refused(
+    here: Path, capsys, log: tuple[Any, ...], said: str
+) -> None:
+    write_log(0, 3)
+    assert append() == 0
+    shutil.rmtree("in/orders-0")
+    write_log(*log)
+    assert said in refused(capsys)
+    if "retention" not in said:
+        assert said in refused(capsys, "--skip-lost")
+
+
+def test_lost_records_are_passed_over_if_one_says_so(here: Path, capsys) -> None:
+    write_log(0, 3)
+    assert append() == 0
+    shutil.rmtree("in/orders-0")
+    write_log(5, 7)
+    write_log(9, 10)  # and a missing segment before it
+    assert refused(capsys).startswith("orders-0: offset 3 is below the log's start 5")
+    capsys.readouterr()
+    assert append("--skip-lost") == 1
+    told = capsys.readouterr()
+    assert "below the log's start 5: retention, passed over" in told.err
+    assert "the next segment begins at 9, passed over" in told.err
+    assert "lost_ranges 2" in told.out
+    assert exported() == {"orders-0": [0, 1, 2, 5, 6, 9]}
+    assert append() == 0
+
+
+def test_damage_is_left_out_by_mode_and_counted(here: Path, capsys) -> None:
+    path = write_log(0, 1)
+    bad = bytearray(batch(1))
+    bad[70] ^= 1
+    assert append("--mode", "DROPMALFORMED") == 0
+    path.write_bytes(batch(0) + bytes(bad) + batch(2))
+    assert "bad_crc" in refused(capsys)
+    assert append("--mode", "DROPMALFORMED") == 1
+    assert "bad_crc" in capsys.readouterr().err
+    assert exported() == {"orders-0": [0, 2]}
+
+
+def test_markers_alone_move_the_watermark_and_leave_no_file(here: Path) -> None:
+    path = write_log(0, 1)
+    assert append() == 0
+    path.write_bytes(batch(0) + marker(1, 7, commit=True))
+    assert append() == 0
+    assert exported() == {"orders-0": [0]}
+    path.write_bytes(batch(0) + marker(1, 7, commit=True) + batch(2))
+    assert append() == 0
+    assert exported() == {"orders-0": [0, 2]}
+    assert manifest()[-1]["start"] == path.stat().st_size - len(batch(2))
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--decode", "json", "--columns", "offset"], "out was begun with --decode records, not"),
+        (["--by", "date", "--columns", "offset,value,topicId,timestamp"], "with --by segment, not"),
+        (["--columns", "offset,value"], "out has other columns (topicId): --columns and --mode"),
+        (["--columns", "value,offset,topicId"], "out has other columns (value, offset, topicId)"),
+        (["--mode", "PERMISSIVE"], "out has other columns (_corrupt_batch)"),
+        (["--replicas", "all"], "--append needs --replicas one: a watermark is of one log"),
+        (["--overwrite"], "--overwrite removes what --append goes on with"),
+        (["--subscribe", "nosuch"], "in: no partition of nosuch"),
+        (["--output", "in/orders-0"], "nothing is written into what is read"),
+    ],
+)
+def test_flags_that_do_not_go_with_it(here: Path, capsys, flags: list[str], said: str) -> None:
+    write_log(0, 3)
+    assert append() == 0
+    write_log(0, 4)
+    assert said in refused(capsys, *flags)
+
+
+def test_outputs_of_another_kind(here: Path, capsys) -> None:
+    write_log(0, 3)
+    whole = ["export", "--input", "in", *FLAGS]
+    assert main([*whole, "--output", "whole"]) == 0
+    assert append("--output", "whole") == 2
+    assert "holds a finished run that was begun without --append" in capsys.readouterr().err
+    Path("mine").mkdir()
+    Path("mine/notes.txt").touch()
+    assert append("--output", "mine") == 2
+    assert "mine holds notes.txt, which is no part of an export" in capsys.readouterr().err
+    assert append() == 0
+    for flags in ([], ["--overwrite"]):
+        assert main([*whole, "--output", "out", *flags]) == 2
+        assert "out holds an export that grows; go on with it by" in capsys.readouterr().err
+    assert main([*whole, "--output", "new", "--skip-lost"]) == 2
+    assert "--skip-lost needs --append" in capsys.readouterr().err
+    shutil.rmtree("out/manifest")
+    Path("out/_SUCCESS").unlink()
+    assert append() == 2
+    assert "of no published run" in capsys.readouterr().err
+
+
+def test_files_outside_any_partition_have_no_watermark(here: Path, capsys) -> None:
+    path = write_log(0, 1)
+    shutil.move(path, "in")
+    shutil.rmtree("in/orders-0")
+    assert append() == 2
+    assert "outside any partition directory have no watermark" in capsys.readouterr().err
+    shutil.rmtree("in")
+    Path("in").mkdir()
+    assert append() == 2
+    assert "in: no segments" in capsys.readouterr().err
+
+
+def test_a_manifest_that_can_not_be_read_ends_the_run(here: Path, capsys) -> None:
+    write_log(0, 1)
+    assert append() == 0
+    Path("out/manifest/0000000001.parquet").write_bytes(b"x")
+    capsys.readouterr()
+    assert append() == 2
+    assert "can not be read, so nothing can be appended" in capsys.readouterr().err
+
+
+def test_a_dry_run_tells_what_is_new_and_writes_nothing(here: Path, capsys) -> None:
+    write_log(0, 3)
+    assert append("--dry-run") == 0
+    assert not Path("out").exists()
+    assert append() == 0
+    write_log(0, 5)
+    before = tree()
+    capsys.readouterr()
+    assert append("--dry-run", "--json") == 0
+    counters = json.loads(capsys.readouterr().out)["counters"]
+    assert counters == {"splits": 1, "bytes": 2 * len(batch(0))}
+    assert tree() == before
+
+
+def test_one_run_at_a_time(here: Path, capsys) -> None:
+    write_log(0, 3)
+    assert append() == 0
+    write_log(0, 4)
+    with locked_output(Path("out")):
+        assert refused(capsys) == "out is in use by another run"
+    assert append() == 0
+
+
+def test_a_run_that_fails_while_it_publishes_leaves_nothing(here: Path) -> None:
+    write_log(0, 3)
+    write_log(0, 3, "zeros-0")
+    Path("out/data").mkdir(parents=True)
+    Path("out/data/topic=zeros").touch()  # in the way of the second file's folder
+    assert append() == 2
+    assert exported() == {}
+    Path("out/data/topic=zeros").unlink()
+    assert append() == 0
+    assert exported() == {"orders-0": [0, 1, 2], "zeros-0": [0, 1, 2]}
+
+
+def append_and_die(out: Path, events: tuple[str, ...], at: int) -> bool:
+    """Append in a process that is gone before its change number `at`; whether it was."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    changes = 0
+
+    def count(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal changes
+        writes = event != "open" or arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        if event in events and writes:
+            changes += 1
+            if changes > at:
+                os._exit(9)
+
+    sys.addaudithook(count)
+    append("--output", str(out))
+    os._exit(0)
+
+
+@kills
+def test_a_kill_at_every_step_leaves_each_record_once(here: Path, events: tuple[str, ...]) -> None:
+    write_log(0, 2)
+    write_log(0, 1, "other-0")
+    assert append("--output", "before") == 0
+    write_log(0, 3)
+    write_log(0, 2, "other-0")
+    old, new = Counter({"orders-0": 2, "other-0": 1}), Counter({"orders-0": 3, "other-0": 2})
+    seen = []
+    for at in range(100):
+        out = Path(f"killed{at}")
+        shutil.copytree("before", out)
+        was_killed = append_and_die(out, events, at)
+        counted = Counter(name for row in manifest(out) for name, _ in offsets_of(row, out))
+        assert counted in (old, new)
+        seen.append(counted)
+        write_log(3, 4) if at % 2 else None  # the log may have grown meanwhile, or not
+        assert append("--output", str(out)) == 0
+        end = 4 if at % 2 else 3
+        assert exported(out) == {"orders-0": [*range(end)], "other-0": [0, 1]}
+        run = json.loads((out / "run.json").read_text())
+        assert run["tables"]["data"] == end + 2
+        assert not (out / "_tmp").exists()
+        if at % 2:
+            Path("in/orders-0", f"{3:020d}.log").unlink()
+        if not was_killed:
+            break
+    assert seen.count(old) >= 5
+    assert seen.count(new) >= 2
+    assert seen == [old] * seen.count(old) + [new] * seen.count(new)
+
+
+@kills
+def test_the_first_run_killed_at_every_step(here: Path, events: tuple[str, ...]) -> None:
+    write_log(0, 2)
+    for at in range(100):
+        out = Path(f"killed{at}")
+        was_killed = append_and_die(out, events, at)
+        assert sum(row["rows"] for row in manifest(out)) in (0, 2)
+        assert append("--output", str(out)) == 0
+        assert exported(out) == {"orders-0": [0, 1]}
+        if not was_killed:
+            break
+    assert at >= 4
