@@ -47,7 +47,7 @@ JOBS: Final = {
 
 # package -> the extra that installs it
 EXTRAS: Final = {"numpy": "arrow", "pyarrow": "arrow", "pandas": "spark", "pyspark": "spark",
-                 "py4j": "spark", "matplotlib": "plot"}  # fmt: skip
+                 "py4j": "spark", "matplotlib": "plot", "deltalake": "delta"}  # fmt: skip
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -135,13 +135,22 @@ def usable_output(config: JobConfig, inputs: Sequence[Split]) -> Path:
     """
     if config.output is None:
         raise BadInputError("--output is missing")
-    output = Path(config.output)
+    return usable_folder("--output", config.output, inputs)
+
+
+def usable_folder(flag: str, folder: str, inputs: Sequence[Split]) -> Path:
+    """A folder that a flag names for writing, which need not exist yet.
+
+    Raises:
+        BadInputError: it is no directory, or lies in a log directory that is read.
+    """
+    output = Path(folder)
     place = output.resolve()
     for home in {split.file.log_directory for split in inputs}:
         directory = Path(home).resolve()
         if directory == place or directory in place.parents:
             raise BadInputError(
-                f"--output {output} lies in the log directory {home}; nothing is written into what"
+                f"{flag} {output} lies in the log directory {home}; nothing is written into what"
                 " is read"
             )
     there = next(one for one in (place, *place.parents) if one.exists())

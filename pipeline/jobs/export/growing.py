@@ -1,42 +1,36 @@
 """A folder of an export that grows: `--append` adds the records that it has not, each once.
 
-    OUTPUT/data/topic=T/partition=P/NUMBER-SEGMENT-POSITION.parquet
-    OUTPUT/manifest/NUMBER.parquet        the files of that run; its metadata has the watermarks
-    OUTPUT/run.json, OUTPUT/_SUCCESS      the last run
-    OUTPUT/_tmp, OUTPUT/_lock             a run at work; the lock of the one writer
+    OUTPUT/_tmp, OUTPUT/_lock        a run at work; the lock of the one writer
 
-A run is published by one rename, that of its manifest: files and watermarks count from then on, or
-neither. Its data files are moved before; a list of them, written before the first move, is what the
-next run removes if there is no manifest. Whatever comes behind the rename the next run does again.
-A run costs what is new: it reads the last manifest's metadata alone, and changes no file.
+A `Book` says which runs are published, and the watermarks after the last one: `manifests` for plain
+Parquet, `delta` for a Delta table. A run is published by one step of its book: files and watermarks
+count from then on, or neither. Its data files are moved to their places before; a list of them,
+written before the first move, is what the next run removes if the book does not have the run.
+Whatever comes behind that step the next run does again. A run costs what is new, and changes no
+file.
 """
 
 import os
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipeline.core.errors import BadInputError
 from pipeline.core.reading.increment import Points
 from pipeline.core.reading.split import Split
 from pipeline.core.reading.stream import Point
+from pipeline.jobs.export.tasks import Exported
 from pipeline.jobs.job import RUN_NAME, SUCCESS_NAME, TEMPORARY_NAME, JobConfig, Publication
 from pipeline.jobs.publishing import LOCK_NAME, locked_output, sync, sync_tree
 
-DATA_NAME: Final = "data"
-MANIFESTS_NAME: Final = "manifest"
+_DATA_NAME: Final = "data"
 _MOVING_NAME: Final = "moving.json"
-_STATE_KEY: Final = b"kraftline.export"
-_RUN_KEY: Final = b"kraftline.run"
-_OURS: Final = frozenset(
-    {DATA_NAME, MANIFESTS_NAME, TEMPORARY_NAME, LOCK_NAME, RUN_NAME, SUCCESS_NAME}
-)
+_OURS: Final = frozenset({TEMPORARY_NAME, LOCK_NAME})
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -81,42 +75,81 @@ def watermarks_of(points: Points) -> tuple[Point, ...]:
     return tuple(point for _, point in sorted(points.items()))
 
 
-def is_growing(output: Path) -> bool:
-    """True for a folder that a run with --append has made."""
-    return (output / MANIFESTS_NAME).is_dir()
+class Book(ABC):
+    """The published runs of an output.
 
-
-def read_state(output: Path) -> ExportState | None:
-    """The state after the last published run; None before the first.
-
-    Raises:
-        BadInputError: the last manifest cannot be read.
+    Args:
+        output: the folder, which need not exist yet.
     """
-    last = _last_manifest(output)
-    if last is None:
-        return None
-    try:
-        return msgspec.json.decode(_about(last, _STATE_KEY), type=ExportState)
-    except (ValueError, RecursionError) as error:
-        raise _unreadable(last) from error
+
+    data_name = ""
+    """Folder of the data files below the output; empty: the output itself."""
+
+    def __init__(self, output: Path) -> None:
+        self.output = output
+
+    @abstractmethod
+    def is_part(self, name: str) -> bool:
+        """Return True if an entry of the output is of this kind of export."""
+
+    @abstractmethod
+    def is_begun(self) -> bool:
+        """Return True if the output has a published run."""
+
+    @abstractmethod
+    def state(self) -> ExportState | None:
+        """Read the state after the last published run; None before the first.
+
+        Raises:
+            BadInputError: it cannot be read.
+        """
+
+    @abstractmethod
+    def check_columns(self, state: ExportState, columns: tuple[str, ...]) -> None:
+        """Refuse columns that do not go with those of the earlier runs.
+
+        Raises:
+            BadInputError: they do not.
+        """
+
+    @abstractmethod
+    def is_published(self, number: int) -> bool:
+        """Return True if the output has this run."""
+
+    @abstractmethod
+    def publish(
+        self, folder: Path, exported: list[Exported], state: ExportState, run: bytes
+    ) -> None:
+        """Publish a run whose data files are at their places, by one step.
+
+        Args:
+            folder: of the run, for files that are not published yet.
+            exported: the data files.
+            state: the state after the run.
+            run: its description, as in run.json.
+        """
+
+    @abstractmethod
+    def complete(self) -> None:
+        """Do again what comes behind the publication of the last run."""
 
 
 @contextmanager
-def appending(config: JobConfig, output: Path) -> Iterator[ExportState | None]:
+def appending(config: JobConfig, book: Book) -> Iterator[ExportState | None]:
     """Hold the output for one run, without the rest of a killed one; yields the state.
 
     Raises:
         BadInputError: the output is in use, or holds something else.
     """
-    output.mkdir(parents=True, exist_ok=True)
-    _check(output, config)
-    with locked_output(output):
-        _finish_killed(output)
-        _check(output, config)
+    book.output.mkdir(parents=True, exist_ok=True)
+    _check(book, config)
+    with locked_output(book.output):
+        _finish_killed(book)
+        _check(book, config)
         try:
-            yield read_state(output)
+            yield book.state()
         finally:
-            _finish_killed(output)
+            _finish_killed(book)
 
 
 class Growth:
@@ -124,121 +157,81 @@ class Growth:
 
     Args:
         config: configuration of the run.
-        output: the held output.
+        book: that of the held output.
         inputs: splits that are read, for run.json.
     """
 
-    def __init__(self, config: JobConfig, output: Path, inputs: Sequence[Split]) -> None:
-        self._output = output
-        self._folder = output / TEMPORARY_NAME / config.run_id
-        self.data = self._folder / DATA_NAME
+    def __init__(self, config: JobConfig, book: Book, inputs: Sequence[Split]) -> None:
+        self._book = book
+        self._folder = book.output / TEMPORARY_NAME / config.run_id
+        self.data = self._folder / _DATA_NAME
         self.data.mkdir(parents=True)
         self.publication = Publication(self._folder, config, inputs)
 
-    def publish(self, manifest: pa.Table, state: ExportState) -> None:
-        """Add the files that the manifest names; `publication.result` must be set."""
-        output, folder = self._output, self._folder
+    def publish(self, exported: list[Exported], state: ExportState) -> None:
+        """Add the files that are named; `publication.result` must be set."""
         self.publication.seal()
-        names = [f"{DATA_NAME}/{name}" for name in manifest.column("file").to_pylist()]
-        run = (folder / RUN_NAME).read_bytes()
-        about = {_STATE_KEY: msgspec.json.encode(state), _RUN_KEY: run}
-        made = folder / MANIFESTS_NAME
-        pq.write_table(manifest.replace_schema_metadata(about), made, compression="zstd")
-        sync_tree(folder)
-        moving = msgspec.json.encode(_Moving(state.number, tuple(names)))
-        _write_synced(output / TEMPORARY_NAME / _MOVING_NAME, moving)
-        _move(folder, output, names)
-        place = _manifest(output, state.number)
-        place.parent.mkdir(exist_ok=True)
-        sync(output)
-        made.rename(place)
-        sync(place.parent)
-        _describe(output)
+        sync_tree(self._folder)
+        names = tuple(one.file for one in exported)
+        moving = msgspec.json.encode(_Moving(state.number, names))
+        write_synced(self._book.output / TEMPORARY_NAME / _MOVING_NAME, moving)
+        _move(self.data, self._book.output / self._book.data_name, names)
+        run = (self._folder / RUN_NAME).read_bytes()
+        self._book.publish(self._folder, exported, state, run)
+        self._book.complete()
 
 
-def _finish_killed(output: Path) -> None:
+def _finish_killed(book: Book) -> None:
     """Remove what an unpublished run moved, and complete what a published one left undone."""
-    temporary = output / TEMPORARY_NAME
+    temporary = book.output / TEMPORARY_NAME
     try:
         moving = msgspec.json.decode((temporary / _MOVING_NAME).read_bytes(), type=_Moving)
     except FileNotFoundError:
         moving = None
-    if moving is not None and not _manifest(output, moving.number).exists():
+    if moving is not None and not book.is_published(moving.number):
         for name in moving.files:
-            (output / name).unlink(missing_ok=True)
+            (book.output / book.data_name / name).unlink(missing_ok=True)
     shutil.rmtree(temporary, ignore_errors=True)
-    if _last_manifest(output) is not None:
-        _describe(output)
+    book.complete()
 
 
-def _describe(output: Path) -> None:
-    """Write run.json and _SUCCESS of the last published run, if they are not there."""
-    last = _last_manifest(output)
-    assert last is not None
-    run = _about(last, _RUN_KEY)
-    place = output / RUN_NAME
-    if not place.exists() or place.read_bytes() != run:
-        _write_synced(place, run)
-    (output / SUCCESS_NAME).touch()
-
-
-def _check(output: Path, config: JobConfig) -> None:
+def _check(book: Book, config: JobConfig) -> None:
+    output = book.output
     if config.overwrite:
         raise BadInputError("--overwrite removes what --append goes on with: only one of them")
-    if is_growing(output):
+    if book.is_begun():
         return
     if (output / SUCCESS_NAME).exists():
-        raise BadInputError(f"{output} holds a finished run that was begun without --append; name"
-                            " another folder")  # fmt: skip
-    foreign = [entry.name for entry in output.iterdir() if entry.name not in _OURS]
+        raise BadInputError(f"{output} holds a finished run without --append, or of another"
+                            " --format; name another folder")  # fmt: skip
+    names = [entry.name for entry in output.iterdir()]
+    foreign = [one for one in names if one not in _OURS and not book.is_part(one)]
     if foreign:
         raise BadInputError(
-            f"{output} holds {min(foreign)}, which is no part of an export; name another folder"
+            f"{output} holds {min(foreign)}, which is no part of an export of this format; name"
+            " another folder"
         )
     is_moving = (output / TEMPORARY_NAME / _MOVING_NAME).exists()
-    left = next((output / DATA_NAME).rglob("*.parquet"), None)
+    places = [output / one for one in names if book.is_part(one)]
+    left = next((path for place in places for path in place.rglob("*.parquet")), None)
     if left is not None and not is_moving:
         raise BadInputError(f"{left}: of no published run; name another folder")
 
 
-def _move(folder: Path, output: Path, names: Sequence[str]) -> None:
+def _move(source: Path, target: Path, names: Sequence[str]) -> None:
     """Move files of a run to their places, and sync the folders that change."""
-    changed = {output}
+    changed = {target.parent}
     for name in names:
-        place = output / name
+        place = target / name
         place.parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).rename(place)
-        for parent in place.parents:
-            if parent == output:
-                break
-            changed.add(parent)
+        (source / name).rename(place)
+        changed.update(parent for parent in place.parents if parent.is_relative_to(target))
     for directory in sorted(changed):
         sync(directory)
 
 
-def _last_manifest(output: Path) -> Path | None:
-    """The manifest with the highest number; names have one length."""
-    return max((output / MANIFESTS_NAME).glob("*.parquet"), default=None)
-
-
-def _manifest(output: Path, number: int) -> Path:
-    return output / MANIFESTS_NAME / f"{number:010d}.parquet"
-
-
-def _about(manifest: Path, key: bytes) -> bytes:
-    """Read a value of a manifest's metadata."""
-    try:
-        found: bytes = pq.read_schema(manifest).metadata[key]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _unreadable(manifest) from error
-    return found
-
-
-def _unreadable(manifest: Path) -> BadInputError:
-    return BadInputError(f"{manifest}: can not be read, so nothing can be appended")
-
-
-def _write_synced(path: Path, content: bytes) -> None:
+def write_synced(path: Path, content: bytes) -> None:
+    """Write a file that is there whole or not at all, even if the power fails."""
     temporary = path.with_name(f".{path.name}.tmp")
     with temporary.open("wb") as file:
         file.write(content)

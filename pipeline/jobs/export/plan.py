@@ -16,6 +16,9 @@ from pipeline.jobs.export.tasks import Task
 
 DATE_COLUMNS: Final = {"records": "timestamp", "json": "timestamp",
                        "metadata": "maxTimestamp", "raw": "maxTimestamp"}  # fmt: skip
+PARQUET: Final = "parquet"
+DELTA: Final = "delta"
+FORMATS: Final = (PARQUET, DELTA)
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 

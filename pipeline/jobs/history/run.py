@@ -12,7 +12,6 @@ they change get new intervals; closed intervals keep their files. Kafka deletes 
 after days, so an archive must be fed before that.
 """
 
-import os
 import shutil
 import sys
 import tempfile
@@ -32,6 +31,7 @@ from pipeline.core.errors import BadInputError
 from pipeline.core.reading.discovery import discover
 from pipeline.core.reading.options import MODES, Options
 from pipeline.core.reading.reader import Piece, ReadPlan, plan_read
+from pipeline.core.reading.split import Split
 from pipeline.core.stage import LOCAL, Stage
 from pipeline.jobs.engines import Engine, engine_choice, start_engine
 from pipeline.jobs.history import query as history_query
@@ -69,13 +69,14 @@ from pipeline.jobs.history.input import (
     snapshot_pieces,
     transactions_of,
 )
+from pipeline.jobs.history.kept_files import keep_closed, link_files, parquet_rows
 from pipeline.jobs.history.overlay import CLEAR_PLACE, Clears, Topics
 from pipeline.jobs.history.packed_lists import numbers_of, whole
 from pipeline.jobs.history.partitions import BucketPlan, fold_bucket
 from pipeline.jobs.history.reports import Surroundings, Timeline, merged_churn
 from pipeline.jobs.history.schema import CLEAR_EVENTS, KEYED_STATES, REPORT_ARROW
 from pipeline.jobs.history.sound_log import choose_sound_log, damage_between
-from pipeline.jobs.job import JobConfig, JobResult, Progress, progress
+from pipeline.jobs.job import JobConfig, JobResult, Progress, progress, usable_folder
 from pipeline.jobs.publishing import current_version, publishing_version
 from pipeline.report_page import PAGE_NAME
 
@@ -105,6 +106,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--report", metavar="DIR", help="a page with pictures for people")
     parser.add_argument("--logs", nargs="+", metavar="DIR", help="of --report: logs to picture"
                         " batches of, in place of those the history was fed from")  # fmt: skip
+    parser.add_argument("--delta", metavar="DIR", help="keep DIR/TABLE as Delta tables, beside"
+                        " --output")  # fmt: skip
     parser.add_argument("--who-led", metavar="TOPIC-N", help="say who led a partition, and why")
     parser.add_argument("--at", metavar="TIME", help="of --who-led: 2026-11-17T14:07 (UTC) or an"
                         " offset; now without it")  # fmt: skip
@@ -123,12 +126,15 @@ def run(config: JobConfig) -> JobResult:
     arguments = config.arguments
     _check_pause(arguments.follow)
     finished = history_query.finished_history(config.inputs)
+    if arguments.delta is not None:
+        _check_delta(config, is_log=finished is None)
     if finished is None:
         follows = arguments.follow is not None and not config.dry_run
-        result = follow(config, _sleeps(arguments.follow)) if follows else build(config)
+        result = follow(config, _sleeps(arguments.follow)) if follows else _built(config)
         root = None if config.output is None else str(current_version(config.output))
     else:
         result, root = JobResult(), finished
+        _update_delta(config, finished)
     if config.dry_run or root is None:
         return result
     if arguments.who_led:
@@ -154,11 +160,38 @@ def follow(config: JobConfig, pauses: Iterable[object]) -> JobResult:
         DataLossError: the archive's next records are gone.
     """
     config.arguments.append = True
-    result = build(config)
+    result = _built(config)
     for number, _ in enumerate(pauses):
         again = msgspec.structs.replace(config, run_id=f"{config.run_id}+{number}")
-        result = build(again)
+        result = _built(again)
     return result
+
+
+def _built(config: JobConfig) -> JobResult:
+    """Build the archive, then bring the Delta tables up to it."""
+    result = build(config)
+    if config.output is not None and not config.dry_run:
+        _update_delta(config, str(current_version(config.output)))
+    return result
+
+
+def _check_delta(config: JobConfig, *, is_log: bool) -> None:
+    """Refuse a place of the Delta tables in what is read, or in the archive."""
+    files = discover(config.inputs, strict=False).files if is_log else []
+    read = [Split(file, 0, file.size, file.base_offset) for file in files]
+    folder = usable_folder("--delta", config.arguments.delta, read).resolve()
+    archive = Path(config.inputs[0] if config.output is None or not is_log else config.output)
+    if archive.resolve() in (folder, *folder.parents):
+        raise BadInputError(f"--delta {config.arguments.delta} lies in the archive {archive}")
+
+
+def _update_delta(config: JobConfig, root: str) -> None:
+    if config.arguments.delta is None or config.dry_run:
+        return
+    from pipeline.jobs.history.delta import update_tables  # noqa: PLC0415  # needs deltalake
+
+    archive = Archive(Path(root), str(config.output or config.inputs[0]))
+    update_tables(archive, Path(config.arguments.delta))
 
 
 def _check_pause(seconds: float | None) -> None:
@@ -436,14 +469,6 @@ def _decoding(
     return Stage(partial(write_events, options=options, plan=plan), tuple(packs), sizes)
 
 
-def keep_closed(root: Path, folder: Path) -> None:
-    """Link the closed intervals and finished report rows of an archive as files."""
-    for name in ("partitions", "brokers", *KEYED_STATES):
-        link_files(root / name / "current=false", folder / name / "current=false")
-    for name in ("leader_changes", "under_replicated"):
-        link_files(root / name, folder / name, pattern=f"{name}-*.parquet")
-
-
 def write_churn(events: Path, folder: Path, state: Path | None) -> None:
     """Write `isr_churn` of the whole history: medians need all times, not only the new ones."""
     parts = [] if state is None else [state / "churn" / "part-0.parquet"]
@@ -462,22 +487,3 @@ def clears_of(folder: Path) -> Clears:
     names = tuple(table.column("topic").to_pylist())
     places = {name: numbers_of(whole(table.column(name))) for name in CLEAR_PLACE}
     return Clears(names, places)
-
-
-def link_files(source: Path, target: Path, pattern: str = "*.parquet") -> None:
-    """Hard-link the files of one folder in another; copy them where links do not work."""
-    if not source.exists():
-        return
-    target.mkdir(parents=True, exist_ok=True)
-    for path in source.glob(pattern):
-        try:
-            os.link(path, target / path.name)
-        except FileExistsError:
-            continue
-        except OSError:
-            shutil.copy2(path, target / path.name)
-
-
-def parquet_rows(folder: Path) -> int:
-    """Number of rows in all Parquet files below a folder, by their footers."""
-    return sum(pq.ParquetFile(path).metadata.num_rows for path in folder.rglob("*.parquet"))
