@@ -35,6 +35,7 @@ EXTRAS = (
     "_pytest",
     "aiokafka",
     "confluent_kafka",
+    "deltalake",
     "matplotlib",
     "numpy",
     "pandas",
@@ -120,7 +121,7 @@ def test_one_package_with_types_and_command(wheel: Path) -> None:
     assert "kraftline/py.typed" in names
     assert "Requires-Python: >=3.11\n" in metadata
     assert "[pytest11]\nkraftline = kraftline.pytest_plugin\n" in entry_points
-    for extra in ("arrow", "dev", "interop", "plot", "spark"):
+    for extra in ("arrow", "delta", "dev", "interop", "plot", "spark"):
         assert f"Provides-Extra: {extra}\n" in metadata
 
 

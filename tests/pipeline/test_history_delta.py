@@ -132,6 +132,18 @@ def test_a_run_that_was_killed_between_tables_is_gone_on_with(here: Path) -> Non
     assert table("records").version() == 0
 
 
+def test_what_others_compact_is_replaced_by_the_archives_files(here: Path) -> None:
+    assert history(HALF, "--delta", "delta") == 0
+    assert history(len(CONTENT), "--delta", "delta") == 0
+    expected = of_delta("topics")
+    files = sorted(pa.table(table("topics").get_add_actions())["path"].to_pylist())
+    table("topics").optimize.compact()
+    assert sorted(pa.table(table("topics").get_add_actions())["path"].to_pylist()) != files
+    assert history(len(CONTENT), "--delta", "delta") == 0
+    assert sorted(pa.table(table("topics").get_add_actions())["path"].to_pylist()) == files
+    assert of_delta("topics") == expected
+
+
 def test_a_finished_history_gets_its_tables_later_and_elsewhere(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
