@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.cli import main
 from pipeline.jobs.publishing import locked_output
-from tests.pipeline.segments import batch, marker, write_high_watermark, write_partition
+from tests.pipeline.segments import GOLDEN, batch, marker, write_high_watermark, write_partition
 
 OTHER_ID = "BBBBBBBBBBBBBBBBBBBBBg"
 FLAGS = ["--columns", "offset,value,topicId"]
@@ -118,6 +118,33 @@ def test_each_run_adds_what_is_new(here: Path, capsys: pytest.CaptureFixture[str
     assert json.loads(capsys.readouterr().out)["counters"]["new_records"] == 0
     assert tree() == after
     assert not Path("out/_tmp").exists()
+
+
+def test_the_first_run_has_what_an_export_has(here: Path) -> None:
+    """Of logs of Kafka's: compacted, with transactions, with gaps."""
+    for flags in (["--columns", "offset,value,topicId"], ["--decode", "metadata"]):
+        command = ["export", "--input", str(GOLDEN / "data-log"), *flags]
+        assert main([*command, "--output", "whole", "--overwrite"]) == 0
+        assert main([*command, "--output", "grown", "--append"]) == 0
+        whole = pq.read_table("whole/manifest.parquet").to_pylist()
+        keys = ("topic", "partition", "segment", "start", "end", "rows", "crc_of_crcs")
+        found = [
+            sorted(tuple(row[key] for key in keys) for row in rows if row["rows"])
+            for rows in (whole, manifest(Path("grown")))
+        ]
+        assert found[0] == found[1] != []
+        shutil.rmtree("grown")
+
+
+def test_a_long_segment_is_cut_where_batches_begin(here: Path) -> None:
+    write_log(0, 3)
+    assert append() == 0
+    write_log(0, 8)
+    size = len(batch(0))
+    assert append("--target-file-size", str(2 * size)) == 0
+    rows = manifest()[1:]
+    assert [row["start"] for row in rows] == [3 * size, 4 * size, 6 * size]
+    assert exported() == {"orders-0": [*range(8)]}
 
 
 def test_only_what_is_committed_is_added(here: Path) -> None:

@@ -30,7 +30,7 @@ from pipeline.core.reading.node_watermark import ask_nodes
 from pipeline.core.reading.options import Options
 from pipeline.core.reading.ranges import gap_between, wanted_start
 from pipeline.core.reading.reader import Piece
-from pipeline.core.reading.split import Split
+from pipeline.core.reading.split import Split, plan_splits
 from pipeline.core.reading.transactions import transaction_state
 from pipeline.core.reading.watermark import committed_copies, watermark_of_nodes
 from pipeline.core.records.decode import RowSelection
@@ -365,12 +365,10 @@ def _gaps(replica: Replica, start: int, end: int) -> list[Problem]:
 
 
 def _cut(first: int, last: int, file: SegmentFile, options: Options) -> list[tuple[int, int]]:
-    cuts = [first]
-    if last - first > options.max_split_bytes:
-        for boundary in walk_from(file, first, last, options.validate):
-            if boundary.position - cuts[-1] >= options.max_split_bytes:
-                cuts.append(boundary.position)
-    return list(zip(cuts, [*cuts[1:], last], strict=True))
+    """Cut bytes of a file as a batch read cuts it: by its index, without reading them."""
+    splits = plan_splits([file], options.max_split_bytes)
+    cuts = [(max(first, one.start), min(last, one.end)) for one in splits]
+    return [(low, high) for low, high in cuts if low < high]
 
 
 def _readable_end(
