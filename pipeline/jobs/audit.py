@@ -6,12 +6,15 @@ bytes per batch leave the tasks. Nothing is repaired.
 
 Tables: `findings`, `segments` (a summary of each file), `replica_diff` (differing batches).
 Exit code 1 when there is a finding of severity error.
+
+With --append an output goes on: files that it knows are not read again, and findings stay.
 """
 
 import sys
 from argparse import ArgumentParser
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
@@ -29,11 +32,17 @@ from pipeline.core.audit.audit import (
     plan_audit,
 )
 from pipeline.core.audit.findings import ERROR, INFO, SEVERITIES, WARN, Finding
+from pipeline.core.audit.known_reports import (
+    PartitionAudit,
+    audit_partition,
+    new_bytes,
+    partition_audits,
+)
 from pipeline.core.errors import BadInputError
 from pipeline.core.reading.discovery import DEAD_LINK, discover
 from pipeline.core.reading.node_watermark import ask_nodes
 from pipeline.core.reading.split import Split
-from pipeline.core.stage import EngineChoice
+from pipeline.core.stage import EngineChoice, Stage
 from pipeline.jobs.engines import engine_choice, start_engine
 from pipeline.jobs.job import (
     JobConfig,
@@ -43,11 +52,15 @@ from pipeline.jobs.job import (
     progress,
     publishing,
     tool_version,
+    usable_output,
 )
+from pipeline.jobs.publishing import current_version, publishing_version
 
 NAME: Final = "audit"
 _TASKS_MAX: Final = 10_000
 _SHOWN_DEFAULT: Final = 20
+_STATE_NAME: Final = "state"
+_CLUSTER_NAME: Final = "cluster.json"
 
 FINDINGS_SCHEMA: Final = pa.schema(
     [
@@ -59,6 +72,8 @@ FINDINGS_SCHEMA: Final = pa.schema(
         ("detail", pa.string()), ("tool_version", pa.string()),
     ]
 )  # fmt: skip
+# of an output that goes on: `run_id` is the run that found it first, `last_run_id` the last one
+GROWING_FINDINGS_SCHEMA: Final = FINDINGS_SCHEMA.append(pa.field("last_run_id", pa.string()))
 SEGMENTS_SCHEMA: Final = pa.schema(
     [
         ("node_id", pa.int32()), ("topic", pa.string()), ("partition", pa.int32()),
@@ -94,6 +109,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="URL",
         help="inspection APIs of running nodes: what they know as committed",
     )
+    parser.add_argument("--append", action="store_true", help="read only files that are new or"
+                        " have changed since the audits in --output; findings stay")  # fmt: skip
     parser.add_argument("--show", type=int, default=_SHOWN_DEFAULT, metavar="N",
                         help="findings printed on stderr, worst first")  # fmt: skip
 
@@ -105,6 +122,8 @@ def run(config: JobConfig) -> JobResult:
         BadInputError: nothing to check, a node that cannot be reached, or a negative --show.
     """
     arguments = config.arguments
+    if arguments.append and config.output is None:
+        raise BadInputError("--append needs --output: what was read is known there")
     if arguments.show < 0:
         raise BadInputError(f"--show is {arguments.show}, allowed: a whole number from 0 on")
     committed: dict[int, int] = {}
@@ -114,6 +133,8 @@ def run(config: JobConfig) -> JobResult:
     plan = plan_audit(config.inputs, full=arguments.validate == "full", committed=committed)
     if not plan.tasks:
         raise BadInputError(f"{', '.join(config.inputs)}: no segments")
+    if arguments.append:
+        return _appended(config, plan)
     if config.dry_run:
         return JobResult(counters={"files": len(plan.tasks), "bytes": plan.bytes})
     if config.output is None:
@@ -124,13 +145,90 @@ def run(config: JobConfig) -> JobResult:
     return publication.result
 
 
+def _appended(config: JobConfig, plan: AuditPlan) -> JobResult:
+    """Audit what the output does not know; it becomes a new version of it."""
+    splits = [Split(task.file, 0, task.file.size, task.file.base_offset) for task in plan.tasks]
+    base = current_version(usable_output(config, splits))
+    is_begun = (base / _STATE_NAME).is_dir()
+    if is_begun:
+        _check_cluster(config, plan, base)
+    known = str(base / _STATE_NAME) if is_begun else None
+    items = partition_audits(plan)
+    sizes = tuple(new_bytes(item, known) for item in items)
+    if config.dry_run:
+        return JobResult(counters={"files": len(plan.tasks), "bytes": sum(sizes)})
+    choice = engine_choice(config, sum(sizes))
+    engine = start_engine(config, NAME, choice)
+    again = msgspec.structs.replace(config, overwrite=config.overwrite or is_begun)
+    with publishing_version(again, splits) as publication:
+        if is_begun and current_version(str(config.output)) != base:
+            raise BadInputError(f"{config.output}: another run has appended meanwhile; try again")
+        state = publication.folder / _STATE_NAME
+        state.mkdir()
+        (state / _CLUSTER_NAME).write_bytes(msgspec.json.encode(plan.listing.cluster_id))
+        work = partial(_judged_new, known=known, state=str(state))
+        with progress(engine.spark, sum(sizes), tasks=len(items), as_json=config.as_json) as shown:
+            judged = engine.run(Stage(work, tuple(items), sizes), shown)
+        before = _findings_before(base) if is_begun else []
+        audited = _result(config, plan, publication.folder, judged, before)
+        counters = audited.counters | {"bytes": sum(one.read_bytes for one in judged)}
+        publication.result = msgspec.structs.replace(audited, counters=counters, engine=choice)
+    return publication.result
+
+
+def _judged_new(item: PartitionAudit, *, known: str | None, state: str) -> Judgement:
+    return _without_digests(audit_partition(item, known=known, state=state))
+
+
+def _check_cluster(config: JobConfig, plan: AuditPlan, base: Path) -> None:
+    """Refuse files of another cluster than those before, where both say of which they are."""
+    place = base / _STATE_NAME / _CLUSTER_NAME
+    try:
+        known = msgspec.json.decode(place.read_bytes())
+    except (OSError, msgspec.MsgspecError) as error:
+        raise BadInputError(f"{place}: can not be read, so nothing can be appended") from error
+    given = plan.listing.cluster_id
+    if None not in (known, given) and known != given:
+        raise BadInputError(
+            f"{', '.join(config.inputs)} is of cluster {given}, the audit {config.output} is of"
+            f" cluster {known}"
+        )
+
+
+def _findings_before(base: Path) -> list[dict[str, Any]]:
+    """The findings of earlier audits."""
+    path = base / "findings.parquet"
+    try:
+        found: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+    except (OSError, ValueError) as error:
+        raise BadInputError(f"{path}: can not be read, so nothing can be appended") from error
+    return found
+
+
 def _audited(config: JobConfig, plan: AuditPlan, folder: Path | None) -> JobResult:
     choice = engine_choice(config, plan.bytes)
+    result = _result(config, plan, folder, judgements(config, plan, choice), None)
+    return msgspec.structs.replace(result, engine=choice)
+
+
+def _result(
+    config: JobConfig, plan: AuditPlan, folder: Path | None, judged_all: Iterable[Judgement],
+    before: list[dict[str, Any]] | None,
+) -> JobResult:  # fmt: skip
+    """Write the tables and show the findings.
+
+    Args:
+        config: configuration of the run.
+        plan: the audit.
+        folder: of the tables; None to write none.
+        judged_all: the judgement of each partition.
+        before: findings of earlier audits of an output that goes on; None for another one.
+    """
     findings = list(plan.findings)
     segments: list[dict[str, Any]] = []
     differences: list[dict[str, Any]] = []
     equal = peak = 0
-    for judged in judgements(config, plan, choice):
+    for judged in judged_all:
         findings += judged.findings
         segments += [msgspec.to_builtins(report.summary) for report in judged.reports]
         differences += [msgspec.to_builtins(one) for one in judged.comparison.differences]
@@ -140,12 +238,14 @@ def _audited(config: JobConfig, plan: AuditPlan, folder: Path | None) -> JobResu
     findings.sort(key=lambda one: (SEVERITIES.index(one.severity), one.path, one.position))
     segments.sort(key=lambda row: (row["topic"], row["partition"], row["segment"]))
     counts = Counter(finding.severity for finding in findings)
-    tables = {"findings": len(findings), "segments": len(segments),
-              "replica_diff": len(differences)}  # fmt: skip
+    known = {"run_id": config.run_id, "tool_version": tool_version()}
+    rows = [known | msgspec.to_builtins(finding) for finding in findings]
+    schema = FINDINGS_SCHEMA
+    if before is not None:
+        rows, schema = _accumulated(before, rows, config.run_id), GROWING_FINDINGS_SCHEMA
+    tables = {"findings": len(rows), "segments": len(segments), "replica_diff": len(differences)}
     if folder is not None:
-        known = {"run_id": config.run_id, "tool_version": tool_version()}
-        rows = [known | msgspec.to_builtins(finding) for finding in findings]
-        _write(folder / "findings.parquet", rows, FINDINGS_SCHEMA)
+        _write(folder / "findings.parquet", rows, schema)
         _write(folder / "segments.parquet", segments, SEGMENTS_SCHEMA)
         _write(folder / "replica_diff.parquet", differences, DIFFERENCES_SCHEMA)
         lines = "".join(msgspec.json.encode(row).decode() + "\n" for row in rows)
@@ -157,8 +257,24 @@ def _audited(config: JobConfig, plan: AuditPlan, folder: Path | None) -> JobResu
                   "batches": sum(row["batches"] for row in segments), "bytes": plan.bytes,
                   "equal_batch_pairs": equal, "task_peak_bytes": peak},
         findings=counts[ERROR],
-        engine=choice,
     )  # fmt: skip
+
+
+def _accumulated(
+    before: list[dict[str, Any]], now: list[dict[str, Any]], run_id: str
+) -> list[dict[str, Any]]:
+    """The findings of now, each with the run that found it first, then those that are no more."""
+    first = {_same(row): row["run_id"] for row in before}
+    rows = [
+        row | {"run_id": first.get(_same(row), run_id), "last_run_id": run_id} for row in now
+    ]  # fmt: skip
+    there = {_same(row) for row in now}
+    return rows + [row for row in before if _same(row) not in there]
+
+
+def _same(row: dict[str, Any]) -> tuple[Any, ...]:
+    """Identity of a finding: two runs may say more or less of it."""
+    return tuple(row.get(name) for name in ("check", "path", "position", "offset", "node_id"))
 
 
 def _seen_from_here(finding: Finding) -> Finding:

@@ -54,7 +54,7 @@ def test_an_archive_goes_on_with_the_other_engine(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("spark")
-def test_an_export_grows_with_either_engine(tmp_path: Path) -> None:
+def test_export_and_audit_go_on_with_either_engine(tmp_path: Path) -> None:
     outs = tmp_path / "both", tmp_path / "local"
     flags = ["--append", "--target-file-size", "1m", "--sort", "key"]
     for number in range(2):
@@ -63,6 +63,10 @@ def test_an_export_grows_with_either_engine(tmp_path: Path) -> None:
         for out in outs:
             engine = "spark" if out == outs[0] and number else "local"
             run_job("export", tmp_path / "in", out, flags, engine=engine, run_id=f"r{number}")
+            run_job("audit", tmp_path / "in", tmp_path / f"audit-{out.name}", ["--append"], engine=engine,
+                    run_id=f"r{number}")  # fmt: skip
+    audits = [written(tmp_path / f"audit-{out.name}") for out in outs]
+    assert audits[0] == audits[1]
     assert data_of(outs[0]) == data_of(outs[1])
     assert len(data_of(outs[0])) == 4
     assert pq.read_table(outs[0] / "manifest") == pq.read_table(outs[1] / "manifest")

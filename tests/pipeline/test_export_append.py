@@ -166,12 +166,13 @@ def test_a_high_watermark_that_is_asked_for_must_be_known(here: Path, capsys) ->
     assert "no high watermark is known" in refused(capsys, "--until", "high_watermark")
 
 
-def test_topics_chosen_later_begin_at_their_start(here: Path) -> None:
+def test_topics_chosen_later_begin_at_their_start(here: Path, capsys) -> None:
     write_log(0, 2)
     write_log(0, 2, "other-0")
     assert append("--subscribe", "orders") == 0
     write_log(0, 3)
     assert append("--subscribe", "other") == 0
+    assert capsys.readouterr().err == ""  # orders is not asked for, and not gone
     assert exported() == {"orders-0": [0, 1], "other-0": [0, 1]}
     assert append() == 0
     assert exported() == {"orders-0": [0, 1, 2], "other-0": [0, 1]}

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.cli import main
 from pipeline.core.reading.options import parse_options
-from pipeline.core.reading.reader import plan_read
+from pipeline.core.reading.reader import Piece, plan_read
 from pipeline.jobs.export import files as export_files
 from pipeline.jobs.export.files import SplitFiles, Target
 from pipeline.jobs.export.plan import _size
@@ -83,12 +83,21 @@ def test_neighbours_share_a_file_up_to_its_size(tmp_path: Path) -> None:
     assert found == [("orders", [0, 1]), ("orders", [2, 3]), ("orders", [4]), ("other", [0, 1])]
     rows = export(tmp_path, "--target-file-size", str(2 * size - 1), "--columns", "offset")
     assert [row["rows"] for row in rows] == [1] * 7
+    write_partition(tmp_path / "in", [batch(at) for at in range(4)], name="long-0")
+    rows = export(tmp_path, "--target-file-size", str(2 * size), "--subscribe", "long")
+    assert [row["rows"] for row in rows] == [2, 2]
+    (tmp_path / "in/long-0" / f"{0:020d}.log").unlink()
     assert len(export(tmp_path)) == 7
 
 
-def files_of(root: Path, **target: Any) -> SplitFiles:
+def piece_of(root: Path) -> Piece:
     source = write_partition(root / "in", [batch(0)])
     ((piece,),) = plan_read(parse_options({"path": str(source.parent)})).packs
+    return piece
+
+
+def files_of(root: Path, **target: Any) -> SplitFiles:
+    piece = piece_of(root)
     schema = pa.schema([("offset", pa.int64()), ("size", pa.int32())])
     return SplitFiles(Target(folder=str(root / "out"), **target), [piece], schema)
 
@@ -142,17 +151,41 @@ def test_sorted_files_have_a_size_too(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_of_several_days_in_memory_the_largest_is_written_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    times = [0, 0, 0, DAY, 0, DAY, DAY]
-    batches = [batch(at, time_ms=time) for at, time in enumerate(times)]
-    write_partition(tmp_path / "in", batches)
-    flags = ["--by", "date", "--columns", "offset,timestamp", "--sort", "offset"]
-    rows = export(tmp_path, *flags)
-    assert [row["rows"] for row in rows] == [4, 3]
-    monkeypatch.setattr(export_files, "SORT_BYTES_MAX", 7 * 16)
-    rows = export(tmp_path, *flags)
-    assert [(row["file"][25:40], row["rows"]) for row in rows] == [
-        ("date=1970-01-01", 4), ("date=1970-01-02", 3),
-    ]  # fmt: skip
+    schema = pa.schema([("offset", pa.int64()), ("timestamp", pa.timestamp("us", "UTC"))])
+
+    def cut(folder: str, *sort: str) -> list[tuple[str, int]]:
+        piece = piece_of(tmp_path)
+        target = Target(folder=str(tmp_path / folder), date_column="timestamp", sort=sort)
+        files = SplitFiles(target, [piece], schema)
+        for at, day in enumerate((0, 0, 0, 1, 0, 1, 1)):
+            times = pa.array([day * DAY * 1000], schema.field("timestamp").type)
+            files.write(
+                pa.RecordBatch.from_arrays([pa.array([at], pa.int64()), times], schema=schema)
+            )
+        return [(one.path.parent.name, one.rows) for one in files.close()]
+
+    first, second = "date=1970-01-01", "date=1970-01-02"
+    assert cut("in_memory", "offset") == [(first, 4), (second, 3)]
+    monkeypatch.setattr(export_files, "SORT_BYTES_MAX", 3 * 16)
+    assert cut("limited", "offset") == [(first, 3), (second, 2), (first, 1), (second, 1)]
+    assert cut("not_sorted") == [(first, 4), (second, 3)]
+
+
+def test_row_groups_end_by_rows_and_by_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def groups(folder: str, writes: int, rows: int, **target: Any) -> list[int]:
+        files = files_of(tmp_path / folder, **target)
+        for at in range(writes):
+            files.write(rows_of(range(at * rows, (at + 1) * rows)))
+        (one,) = files.close()
+        found = pq.ParquetFile(one.path).metadata
+        return [found.row_group(number).num_rows for number in range(found.num_row_groups)]
+
+    size = rows_of(range(1000)).nbytes
+    assert groups("bytes", 6, 1000, file_bytes=8 * size) == [2000, 2000, 2000]
+    monkeypatch.setattr(export_files, "ROW_GROUP_ROWS", 10)
+    assert groups("rows", 3, 7) == [10, 4, 7]
 
 
 @pytest.mark.parametrize(

@@ -53,13 +53,15 @@ class AuditPlan(msgspec.Struct, frozen=True):
 class Judgement(msgspec.Struct):
     """Results for one partition: findings of its files and between them, and the file reports.
 
-    `peak_bytes` is the largest memory of the processes that reported it.
+    `peak_bytes` is the largest memory of the processes that reported it, `read_bytes` the size of
+    the files that were read, where some were known.
     """
 
     findings: list[Finding]
     comparison: Comparison
     reports: list[FileReport]
     peak_bytes: int = 0
+    read_bytes: int = 0
 
 
 def plan_audit(

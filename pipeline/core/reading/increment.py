@@ -92,7 +92,7 @@ def plan_increment(
     wanted = {key: point for key, point in known.items() if options.wants(*key)}
     lenient = msgspec.structs.replace(options, fail_on_data_loss=False)
     first, problems = check_start(wanted, current, lenient)
-    ends = {key: _end(replica, first.get(key)) for key, replica in sorted(current.items())}
+    ends = {key: _end(replica, first.get(key)) for key, replica in current.items()}
     packs, gaps = packs_between(first, ends, current, lenient)
     lost = []
     for problem in (*problems, *gaps):

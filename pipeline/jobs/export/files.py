@@ -202,8 +202,8 @@ class _OffsetRange:
         first, last = pc.min(batch.column(low)).as_py(), pc.max(batch.column(high)).as_py()
         if first is None or last is None:
             return
-        self.start = first if self.start is None else min(self.start, first)
-        self.end = last + 1 if self.end is None else max(self.end, last + 1)
+        self.start = first if self.start is None else self.start  # rows come in order
+        self.end = last + 1
 
 
 def _stable_order(table: pa.Table, sort: list[tuple[str, str]]) -> pa.Array:
