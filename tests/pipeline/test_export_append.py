@@ -240,6 +240,9 @@ def test_a_copy_of_another_topic_does_not_take_the_place_of_the_known_one(
 def test_another_cluster_is_refused_by_both_ids(here: Path, capsys) -> None:
     write_log(0, 3)
     assert append() == 0
+    Path("in/meta.properties").unlink()
+    write_log(0, 4)
+    assert append() == 0  # its files do not say of which one they are
     write_cluster_id("c2")
     assert refused(capsys) == "in is of cluster c2, the export out is of cluster c1"
 
@@ -291,6 +294,26 @@ def test_damage_is_left_out_by_mode_and_counted(here: Path, capsys) -> None:
     assert append("--mode", "DROPMALFORMED") == 1
     assert "bad_crc" in capsys.readouterr().err
     assert exported() == {"orders-0": [0, 2]}
+
+
+def test_small_files_that_are_damaged_count_by_mode(here: Path, capsys) -> None:
+    write_log(0, 3)
+    Path("in/replication-offset-checkpoint").write_text("x")
+    assert "replication-offset-checkpoint" in refused(capsys)
+    assert append("--mode", "DROPMALFORMED") == 1
+    told = capsys.readouterr()
+    assert "in/replication-offset-checkpoint" in told.err
+    assert "findings 1" in told.out
+    assert exported() == {"orders-0": [0, 1, 2]}
+
+
+def test_a_segment_that_is_gone_is_named(here: Path, capsys) -> None:
+    write_log(0, 3)
+    assert append("--mode", "DROPMALFORMED") == 0
+    Path("in/orders-0", f"{3:020d}.log").symlink_to("nowhere")
+    line = refused(capsys, "--mode", "DROPMALFORMED")
+    assert line.startswith(f"in/orders-0/{3:020d}.log")
+    assert line.endswith("vanished since it was listed")
 
 
 def test_markers_alone_move_the_watermark_and_leave_no_file(here: Path) -> None:
@@ -424,6 +447,25 @@ def append_and_die(out: Path, events: tuple[str, ...], at: int) -> bool:
     sys.addaudithook(count)
     append("--output", str(out))
     os._exit(0)
+
+
+@pytest.mark.parametrize(("number", "is_kept"), [(1, True), (2, False)])
+def test_what_a_killed_run_moved_goes_unless_it_was_published(
+    here: Path, number: int, *, is_kept: bool
+) -> None:
+    write_log(0, 3)
+    assert append() == 0
+    stray = Path("out/data/topic=orders/partition=0/stray.parquet")
+    stray.write_bytes(b"x")
+    Path("out/_tmp/run").mkdir(parents=True)
+    moving = {"number": number, "files": [str(stray.relative_to("out/data"))]}
+    Path("out/_tmp/moving.json").write_text(json.dumps(moving))
+    Path("out/_SUCCESS").unlink()
+    Path("out/run.json").unlink()
+    assert append() == 0
+    assert stray.exists() is is_kept
+    assert Path("out/_SUCCESS").exists()
+    assert json.loads(Path("out/run.json").read_text())["tables"]["data"] == 3
 
 
 @kills

@@ -20,6 +20,7 @@ import msgspec
 from pipeline.core.errors import BadInputError, DataLossError
 from pipeline.core.reading.discovery import UNKNOWN_TOPIC, Listing
 from pipeline.core.reading.named_partitions import check_named
+from pipeline.core.reading.opening import input_errors
 from pipeline.core.reading.options import Options
 from pipeline.core.reading.reader import Piece
 from pipeline.core.reading.stream import (
@@ -60,6 +61,7 @@ class Increment(msgspec.Struct, frozen=True):
         return sum(piece.split.size for piece in self.pieces)
 
 
+@input_errors()
 def plan_increment(
     listing: Listing, options: Options, known: Mapping[tuple[str, int], Point], *,
     is_same_cluster: bool, passes_lost: bool,
@@ -76,8 +78,8 @@ def plan_increment(
     Raises:
         DataLossError: what was read was cut, replaced, or is of another topic; records are gone
             and `passes_lost` is not set.
-        BadInputError: files outside any partition directory, an option that names a partition
-            nobody knows, a high watermark that is asked for and not known.
+        BadInputError: files outside any partition directory, a file that cannot be read, an option
+            that names a partition nobody knows, a high watermark that is asked for and not known.
         CorruptSegmentError: in mode FAILFAST, damage behind the last sound batch.
     """
     assert options.replicas == "one", options.replicas
