@@ -142,6 +142,7 @@ def test_a_column_of_another_type_is_refused(here: Path, capsys) -> None:
     write_log(0, 2)
     line = refused(capsys, "--columns", "offset,leaderEpoch")
     assert line == "out: column leaderEpoch is string, not integer"
+    assert refused(capsys, "--columns", "offset,leaderEpoch", "--dry-run") == line
     assert refused(capsys, "--columns", "timestamp", "--by", "date") == (
         "out was begun with --by segment, not date"
     )
