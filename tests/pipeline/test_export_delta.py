@@ -229,6 +229,16 @@ def test_others_may_compact_and_expire_the_log(here: Path, capsys) -> None:
     )
 
 
+def test_a_number_without_its_watermarks_is_refused(here: Path, capsys) -> None:
+    from deltalake.transaction import CommitProperties, Transaction
+
+    write_log(0, 1)
+    assert append(*DELTA) == 0
+    other = CommitProperties(app_transactions=[Transaction("kraftline.export", 9)])
+    table().alter.set_table_description("x", commit_properties=other)
+    assert "the log no longer has commit 9 of kraftline.export" in refused(capsys)
+
+
 def test_the_extra_that_is_missing_is_named(here: Path, capsys, monkeypatch) -> None:
     write_log(0, 1)
     monkeypatch.delitem(sys.modules, "pipeline.jobs.export.delta", raising=False)
