@@ -63,8 +63,10 @@ def test_export_and_audit_go_on_with_either_engine(tmp_path: Path) -> None:
         for out in outs:
             engine = "spark" if out == outs[0] and number else "local"
             run_job("export", tmp_path / "in", out, flags, engine=engine, run_id=f"r{number}")
-            run_job("audit", tmp_path / "in", tmp_path / f"audit-{out.name}", ["--append"], engine=engine,
-                    run_id=f"r{number}")  # fmt: skip
+            audited = tmp_path / f"audit-{out.name}"
+            run_job(
+                "audit", tmp_path / "in", audited, ["--append"], engine=engine, run_id=f"r{number}"
+            )
     audits = [written(tmp_path / f"audit-{out.name}") for out in outs]
     assert audits[0] == audits[1]
     assert data_of(outs[0]) == data_of(outs[1])

@@ -3,8 +3,6 @@
 import json
 import os
 import shutil
-import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +15,6 @@ from tests.pipeline.segments import GOLDEN, batch, marker, write_high_watermark,
 
 OTHER_ID = "BBBBBBBBBBBBBBBBBBBBBg"
 FLAGS = ["--columns", "offset,value,topicId"]
-# what changes a file system, by Python's audit events: the moves alone, and all
-RENAMES = ("os.rename",)
-CHANGES = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir")
-kills = pytest.mark.parametrize(
-    "events", [RENAMES, pytest.param(CHANGES, marks=pytest.mark.long)], ids=["moves", "all"]
-)
 
 
 @pytest.fixture
@@ -427,88 +419,3 @@ def test_a_run_that_fails_while_it_publishes_leaves_nothing(here: Path) -> None:
     Path("out/data/topic=zeros").unlink()
     assert append() == 0
     assert exported() == {"orders-0": [0, 1, 2], "zeros-0": [0, 1, 2]}
-
-
-def append_and_die(out: Path, events: tuple[str, ...], at: int) -> bool:
-    """Append in a process that is gone before its change number `at`; whether it was."""
-    child = os.fork()
-    if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
-    changes = 0
-
-    def count(event: str, arguments: tuple[Any, ...]) -> None:
-        nonlocal changes
-        writes = event != "open" or arguments[2] & (os.O_WRONLY | os.O_RDWR)
-        if event in events and writes:
-            changes += 1
-            if changes > at:
-                os._exit(9)
-
-    sys.addaudithook(count)
-    append("--output", str(out))
-    os._exit(0)
-
-
-@pytest.mark.parametrize(("number", "is_kept"), [(1, True), (2, False)])
-def test_what_a_killed_run_moved_goes_unless_it_was_published(
-    here: Path, number: int, *, is_kept: bool
-) -> None:
-    write_log(0, 3)
-    assert append() == 0
-    stray = Path("out/data/topic=orders/partition=0/stray.parquet")
-    stray.write_bytes(b"x")
-    Path("out/_tmp/run").mkdir(parents=True)
-    moving = {"number": number, "files": [str(stray.relative_to("out/data"))]}
-    Path("out/_tmp/moving.json").write_text(json.dumps(moving))
-    Path("out/_SUCCESS").unlink()
-    Path("out/run.json").unlink()
-    assert append() == 0
-    assert stray.exists() is is_kept
-    assert Path("out/_SUCCESS").exists()
-    assert json.loads(Path("out/run.json").read_text())["tables"]["data"] == 3
-
-
-@kills
-def test_a_kill_at_every_step_leaves_each_record_once(here: Path, events: tuple[str, ...]) -> None:
-    write_log(0, 2)
-    write_log(0, 1, "other-0")
-    assert append("--output", "before") == 0
-    write_log(0, 3)
-    write_log(0, 2, "other-0")
-    old, new = Counter({"orders-0": 2, "other-0": 1}), Counter({"orders-0": 3, "other-0": 2})
-    seen = []
-    for at in range(100):
-        out = Path(f"killed{at}")
-        shutil.copytree("before", out)
-        was_killed = append_and_die(out, events, at)
-        counted = Counter(name for row in manifest(out) for name, _ in offsets_of(row, out))
-        assert counted in (old, new)
-        seen.append(counted)
-        write_log(3, 4) if at % 2 else None  # the log may have grown meanwhile, or not
-        assert append("--output", str(out)) == 0
-        end = 4 if at % 2 else 3
-        assert exported(out) == {"orders-0": [*range(end)], "other-0": [0, 1]}
-        run = json.loads((out / "run.json").read_text())
-        assert run["tables"]["data"] == end + 2
-        assert not (out / "_tmp").exists()
-        if at % 2:
-            Path("in/orders-0", f"{3:020d}.log").unlink()
-        if not was_killed:
-            break
-    assert seen.count(old) >= 5
-    assert seen.count(new) >= 2
-    assert seen == [old] * seen.count(old) + [new] * seen.count(new)
-
-
-@kills
-def test_the_first_run_killed_at_every_step(here: Path, events: tuple[str, ...]) -> None:
-    write_log(0, 2)
-    for at in range(100):
-        out = Path(f"killed{at}")
-        was_killed = append_and_die(out, events, at)
-        assert sum(row["rows"] for row in manifest(out)) in (0, 2)
-        assert append("--output", str(out)) == 0
-        assert exported(out) == {"orders-0": [0, 1]}
-        if not was_killed:
-            break
-    assert at >= 4

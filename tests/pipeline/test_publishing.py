@@ -1,7 +1,5 @@
 """An archive is the whole old version or the whole new one, wherever its publication is killed."""
 
-import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,9 +7,7 @@ import pytest
 from pipeline.core.errors import BadInputError
 from pipeline.jobs.job import JobConfig, JobResult
 from pipeline.jobs.publishing import current_version, publishing_version
-
-# what changes a file system, by Python's audit events
-CHANGES = ("open", "os.rename", "os.symlink", "os.remove", "os.rmdir", "os.mkdir", "os.truncate")
+from tests.pipeline.killed import dies_before
 
 
 def publish(out, run_id, content, names=("a", "b")):
@@ -26,22 +22,7 @@ def publish(out, run_id, content, names=("a", "b")):
 
 def publish_and_die(out, run_id, content, at, names):
     """Run `publish` in a process that is gone before its change number `at`; whether it was."""
-    child = os.fork()
-    if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
-    changes = 0
-
-    def count(event, arguments):
-        nonlocal changes
-        writes = event != "open" or arguments[2] & (os.O_WRONLY | os.O_RDWR)
-        if event in CHANGES and writes:
-            changes += 1
-            if changes > at:
-                os._exit(9)
-
-    sys.addaudithook(count)
-    publish(out, run_id, content, names)
-    os._exit(0)
+    return dies_before(at, lambda: publish(out, run_id, content, names))
 
 
 def seen(out):
