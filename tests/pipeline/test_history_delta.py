@@ -103,6 +103,7 @@ def test_open_intervals_are_replaced_in_the_same_commit(here: Path) -> None:
         one["dataChange"] and one["deletionTimestamp"] > 1_600_000_000_000 for one in removed
     )
     added = [one["add"] for one in actions if "add" in one]
+    assert not {one["path"] for one in added} & before  # what is closed stays as it is
     (opened,) = (one for one in added if one["path"].startswith("current=true/"))
     assert opened["partitionValues"] == {"current": "true"}
     rows = [json.loads(row) for row in of_delta("topics")]
@@ -113,6 +114,11 @@ def test_open_intervals_are_replaced_in_the_same_commit(here: Path) -> None:
     assert stats["maxValues"]["valid_from_offset"] == max(starts)
     assert set(stats["minValues"]) == set(stats["maxValues"])
     assert not {"valid_from_ts", "name", "seed"} & set(stats["minValues"])
+    first = Path(f"delta/partitions/_delta_log/{0:020d}.json").read_text().splitlines()
+    adds = [one["add"] for one in map(json.loads, first) if "add" in one]
+    named = {name for one in adds for name in json.loads(one["stats"])["minValues"]}
+    assert {"leader", "valid_from_offset"} <= named
+    assert not [name for name in named if "." in name]  # of lists there are none
 
 
 def test_a_run_that_was_killed_between_tables_is_gone_on_with(here: Path) -> None:
@@ -130,6 +136,7 @@ def test_a_run_that_was_killed_between_tables_is_gone_on_with(here: Path) -> Non
     assert {name: of_delta(name) for name in names()} == expected
     assert table("topics").version() == 1
     assert table("records").version() == 0
+    assert all(path.stat().st_nlink > 1 for path in Path("delta/topics").rglob("*.parquet"))
 
 
 def test_what_others_compact_is_replaced_by_the_archives_files(here: Path) -> None:
