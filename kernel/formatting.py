@@ -1,8 +1,9 @@
 """Formatting of a node's log directories.
 
 `meta.properties` goes into each, `bootstrap.checkpoint` into the metadata log directory, and there
-too the checkpoint 0-0 of a quorum whose voters are in the log (KIP-853). `meta.properties` is
-written last: a directory that has it is completely formatted.
+too the checkpoint 0-0 of a quorum whose voters are in the log (KIP-853), and at a controller the
+mark of an unproven voter (storage/log_dir/unproven_mark.py), which Kafka lacks. `meta.properties`
+is written last: a directory that has it is completely formatted.
 (apache/kafka: metadata/.../storage/Formatter.java)
 """
 
@@ -13,6 +14,7 @@ import msgspec
 
 from kernel.config import NodeConfig
 from kernel.kraft_version import UnsupportedFeatureError, checked_kraft_version
+from kernel.quorum.unproven_voters import mark_new_folder
 from kernel.quorum.voter_records import membership_records
 from metadata.bootstrap import bootstrap_records
 from metadata.features import KRAFT_VERSION, METADATA_VERSION_DEFAULT
@@ -104,6 +106,8 @@ def format_directories(
         directory_id = None
         if path == config.metadata_log_dir:
             directory_id = request.directory_id_of(config.node_id)
+            if config.is_controller:
+                mark_new_folder(vfs, path)
             content = bootstrap_checkpoint(request.features, request.now_ms, request.credentials)
             write_bootstrap_checkpoint(vfs, path, content)
             if request.initial_voters is None:

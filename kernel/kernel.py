@@ -44,7 +44,7 @@ from kernel.opening import (
 )
 from kernel.port import RecordsPort
 from kernel.quorum.departure import Departure
-from kernel.quorum.elections import Elections, log_fields
+from kernel.quorum.elections import Elections, log_fields, withheld
 from kernel.quorum.metadata_state import MetadataState, QuorumPort
 from kernel.quorum.replica import Replica
 from kernel.quorum.snapshots import Snapshots
@@ -440,9 +440,8 @@ class Kernel:
         assert lost.leader_id is not None
         fields = {"leader_id": lost.leader_id, "epoch": lost.epoch}
         self._effects.append(out.Log(out.LogLevel.INFO, "leader_unreachable", fields))
-        self.replica.enqueue(
-            raft_events.LeaderUnreachable(leader_id=lost.leader_id, epoch=lost.epoch)
-        )
+        event = raft_events.LeaderUnreachable(leader_id=lost.leader_id, epoch=lost.epoch)
+        self.replica.enqueue(event)
 
     def _on_notify(self, effect: raft.NotifyEffect) -> None:
         match effect:
@@ -455,6 +454,8 @@ class Kernel:
                 self._wake_callers()
             case raft.VotersAppended():
                 self.state.on_voters_appended(effect)
+            case raft.VoteWithheld():
+                self._effects.append(withheld(effect))
             case raft.ShutdownComplete():
                 self._effects.append(out.Exit(0, "shut down"))
 

@@ -12,6 +12,7 @@ from kernel.kraft_version import checked_kraft_version, read_voter_history
 from kernel.quorum.log_writer import LogWriter
 from kernel.quorum.snapshot_download import Installed, SnapshotDownloads
 from kernel.quorum.snapshot_reading import SnapshotReading
+from kernel.quorum.unproven_voters import check_has_state, mark_new_folder
 from metadata.bootstrap import bootstrap_records
 from metadata.errors import IllegalRecordError
 from metadata.features import CONTROLLER_FEATURES, KRAFT_VERSION
@@ -37,6 +38,7 @@ from storage.log_dir.bootstrap_checkpoint import read_bootstrap_checkpoint
 from storage.log_dir.partition_directories import open_metadata_log
 from storage.log_dir.quorum_state_file import ElectionState, QuorumStateFile
 from storage.log_dir.snapshot_files import SnapshotFiles
+from storage.log_dir.unproven_mark import UnprovenMark
 from storage.logs.log import Log as StoredLog
 from storage.logs.log import LogConfig
 from storage.space_reserve import SpaceReserve
@@ -60,6 +62,7 @@ class OpenedStorage(msgspec.Struct, frozen=True):
     log: StoredLog
     files: SnapshotFiles
     writer: LogWriter
+    unproven: UnprovenMark
     reading: SnapshotReading
     loader: Loader
     election: ElectionState | None
@@ -82,9 +85,14 @@ def open_quorum(
 
     Raises:
         UnsupportedFeatureError: the level of kraft.version is unknown; nothing was changed.
-        CorruptLogError, CorruptFileError: damage that must stop the node.
+        CorruptLogError, CorruptFileError: damage that must stop the node; a static voter has a log
+            and no quorum-state, nothing was changed.
     """
     level = checked_kraft_version(vfs, config.metadata_log_dir)
+    if config.is_controller:
+        if level == 0:
+            check_has_state(vfs, config.metadata_log_dir)
+        mark_new_folder(vfs, config.metadata_log_dir)
     opened = open_storage(
         config, vfs, directory_id, clock, effects, installed=installed, guard=guard
     )
@@ -147,10 +155,13 @@ def open_storage(
     hold_ms_max = _fetch_timeout_ms(config) // 2
     reading = SnapshotReading(clock, lambda: loader.image, hold_ms_max)
     downloads = SnapshotDownloads(log, files, reading, effects, installed)
-    writer = LogWriter(log, quorum_state, downloads, reserve, clock=clock, effects=effects)
+    unproven = UnprovenMark(vfs, config.metadata_log_dir)
+    writer = LogWriter(
+        log, quorum_state, downloads, reserve, unproven=unproven, clock=clock, effects=effects
+    )
     history = VoterHistory(static_voters(_configured_voters(config)))
     return OpenedStorage(
-        log, files, writer, reading, loader, election, snapshots, directory_id, history
+        log, files, writer, unproven, reading, loader, election, snapshots, directory_id, history
     )
 
 
@@ -244,6 +255,7 @@ def raft_core(
         earliest_snapshot=opened.snapshots[0] if opened.snapshots else None,
         latest_snapshot=opened.snapshots[-1] if opened.snapshots else None,
         voter_history=opened.voter_history,
+        is_unproven=opened.unproven.exists,
         rng=rng,
         now_ms=now_ms,
     )

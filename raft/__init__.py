@@ -27,7 +27,8 @@ compares each cell with what a core does:
 |only voter|Prospective|Candidate|Leader|-|-|Prospective|
 
 All rows but the last are those of a voter that is not alone. A full disk has refused an append and
-no space was found since; on it a voter is neither Prospective, Candidate nor Leader.
+no space was found since; on it a voter is neither Prospective, Candidate nor Leader. Nor is an
+unproven voter of a quorum with records (`elections/proof.py`): the last row but one is its row too.
 Timers: the election time-out of Unattached, Prospective, Candidate and Resigned; the fetch time-out
 of a Follower; the check-quorum timer of a Leader. Evidence: `elections/evidence.py`, not in Kafka.
 """

@@ -97,6 +97,7 @@ class RaftCore:
         earliest_snapshot: id of the oldest snapshot; None when there is none.
         latest_snapshot: id of the newest snapshot; None when there is none (0-0 counts as none).
         voter_history: voters and level of the recovered log; None = the static ones alone.
+        is_unproven: True if the folder has the mark of an unproven voter (elections/proof.py).
         rng: the only source of randomness.
         now_ms: monotonic time at start.
     """
@@ -114,6 +115,7 @@ class RaftCore:
         earliest_snapshot: OffsetAndEpoch | None = None,
         latest_snapshot: OffsetAndEpoch | None = None,
         voter_history: VoterHistory | None = None,
+        is_unproven: bool = False,
         rng: Rng,
         now_ms: int,
     ) -> None:
@@ -133,7 +135,7 @@ class RaftCore:
             epoch=election_epoch, leader_id=election_leader_id, voted_key=election_voted_key
         )
         role = initial_role(config, log, stored, rng, now_ms)
-        self._state = RaftState(config, log, rng, role, now_ms)
+        self._state = RaftState(config, log, rng, role, now_ms, is_unproven=is_unproven)
         self._is_started = False
 
     @property
@@ -200,6 +202,11 @@ class RaftCore:
     def is_voter(self) -> bool:
         """True if this node is a voter."""
         return self._state.is_voter
+
+    @property
+    def is_unproven(self) -> bool:
+        """True while this voter votes for empty logs only (elections/proof.py)."""
+        return self._state.is_unproven
 
     @property
     def is_only_voter(self) -> bool:
@@ -288,6 +295,7 @@ class RaftCore:
             self._is_started = True
             _note_restart(state)
             state.persist_election()
+            state.prove_by_vote()  # a crash may have come before the mark was removed
             state.notify_leader()
         self._dispatch(event)
         if state.pending_append is None and not state.is_installing_snapshot:
@@ -437,7 +445,9 @@ class RaftCore:
         if not state.is_voter and not (state.log.kraft_version > 0 and type(role) is Leader):
             assert isinstance(role, _ROLES_OF_OBSERVERS), f"{role=}"
         if not state.may_become_candidate and state.shutdown_deadline_ms is None:
-            assert not isinstance(role, Prospective | Candidate | Leader), f"INV-DISK-1 {role=}"
+            assert not isinstance(role, Prospective | Candidate | Leader), (
+                f"INV-DISK-1 INV-PROOF-1 {role=}"
+            )
         if type(role) is Leader:
             assert not is_stalled(state, role), f"INV-FLUSH-1 {log.describe()} {role=}"
         assert log.last_epoch <= role.epoch, f"{log.describe()} {role=}"

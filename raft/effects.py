@@ -32,6 +32,13 @@ class PersistElection(msgspec.Struct, frozen=True, kw_only=True):
     voted_key: ReplicaKey | None
 
 
+class RemoveUnprovenMark(msgspec.Struct, frozen=True):
+    """Remove the mark of an unproven voter (elections/proof.py), durably, before any send.
+
+    A mark that a crash brings back is harmless: the voter is proven once more.
+    """
+
+
 class AppendLeaderChange(msgspec.Struct, frozen=True, kw_only=True):
     """Append the one control batch that starts an epoch: LeaderChange at `base_offset`, and more.
 
@@ -178,12 +185,20 @@ class VotersAppended(msgspec.Struct, frozen=True, kw_only=True):
     end_offset: Offset
 
 
+class VoteWithheld(msgspec.Struct, frozen=True, kw_only=True):
+    """This unproven voter refused a candidate with records; once while the process runs."""
+
+    candidate_id: NodeId
+    epoch: LeaderEpoch
+
+
 class ShutdownComplete(msgspec.Struct, frozen=True):
     """The process may end: this node leads nothing, and its resignation is done."""
 
 
 PersistEffect = (
     PersistElection
+    | RemoveUnprovenMark
     | AppendLeaderChange
     | AppendVoters
     | AppendBatch
@@ -192,7 +207,14 @@ PersistEffect = (
     | WriteSnapshotChunk
 )
 SendEffect = SendRequest | SendResponse | ReadAndSendFetch | ReadAndSendSnapshotChunk
-NotifyEffect = HighWatermarkAdvanced | LeaderChanged | Claimed | VotersAppended | ShutdownComplete
+NotifyEffect = (
+    HighWatermarkAdvanced
+    | LeaderChanged
+    | Claimed
+    | VotersAppended
+    | VoteWithheld
+    | ShutdownComplete
+)
 
 
 class Effects(msgspec.Struct):

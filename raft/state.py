@@ -15,6 +15,7 @@ from raft.effects import (
     HighWatermarkAdvanced,
     LeaderChanged,
     PersistElection,
+    RemoveUnprovenMark,
     SendRequest,
     SendResponse,
     ShutdownComplete,
@@ -83,6 +84,8 @@ class RaftState:
         rng: Rng,
         role: Role,
         now_ms: int,
+        *,
+        is_unproven: bool = False,
     ) -> None:
         """Start with the high watermark at the log start, committed by a snapshot (None at 0)."""
         self.config = config
@@ -113,6 +116,12 @@ class RaftState:
         """Earliest time at which a delayed or periodic request is due."""
         self.is_disk_full = False
         """True while the disk refuses appends: from DiskFull until DiskHasSpace."""
+        self.is_unproven = is_unproven
+        """True while this voter may have forgotten acknowledgements (elections/proof.py)."""
+        self.proof_end_offset: Offset | None = None
+        """End of the log whose flush proves this voter; None while no fetch of the role gave it."""
+        self.has_withheld = False
+        """True once this process refused a candidate with records, while unproven."""
         self.loss: LeaderLoss | None = None
         """First sign that the leader is lost; None while there is none."""
         self.has_left = False
@@ -177,9 +186,11 @@ class RaftState:
     def may_become_candidate(self) -> bool:
         """True if this voter may campaign: one that cannot append could only resign.
 
-        A sole voter may: there is no other voter to lead in its place.
+        An unproven one must not vote for itself, unless the quorum may be new. A sole voter may:
+        there is no other voter to lead in its place.
         """
-        return not self.is_disk_full or self.is_only_voter
+        has_doubt = self.is_unproven and (self.has_withheld or self.log.end_offset > 0)
+        return self.is_only_voter or not (self.is_disk_full or has_doubt)
 
     @property
     def leader_endpoint(self) -> Endpoint | None:
@@ -301,6 +312,8 @@ class RaftState:
             self.fast_election.end_first_election()
         self.request_manager.reset()
         self.persist_election()
+        self.proof_end_offset = None
+        self.prove_by_vote()
         self.notify_leader()
         if isinstance(old, Leader):
             self.refuse_parked()
@@ -323,6 +336,23 @@ class RaftState:
             persist[-1] = effect  # only the last of one step has to be durable
         else:
             persist.append(effect)
+
+    def prove(self) -> None:
+        """Be proven from now on; the mark is removed in this step, before anything is sent."""
+        if self.is_unproven:
+            self.is_unproven = False
+            self.effects.persist.append(RemoveUnprovenMark())
+
+    def prove_by_vote(self) -> None:
+        """Become proven if the leader of the epoch was elected with this voter's own vote.
+
+        The vote was given with the mark standing, and so to an empty log (elections/proof.py).
+        """
+        leader_id, voted_key = self.role.leader_id, self.role.voted_key
+        if leader_id is None:
+            return
+        if leader_id == self.config.node_id or (voted_key and voted_key.id == leader_id):
+            self.prove()
 
     def note_loss(self, cause: Cause, evidence: str) -> None:
         """Note why the leader is lost (elections/leader_loss.py), unless an earlier sign is."""

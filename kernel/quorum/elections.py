@@ -10,8 +10,9 @@ from typing import Final
 
 import msgspec
 
+from kernel.effects import Log, LogLevel
 from network.clock import Clock
-from raft.effects import LeaderChanged
+from raft.effects import LeaderChanged, VoteWithheld
 from raft.elections.leader_loss import Cause, LeaderLoss
 from wire.types import LeaderEpoch, NodeId
 
@@ -76,6 +77,19 @@ def log_fields(effect: LeaderChanged) -> dict[str, object]:
         "epoch": effect.leader.epoch,
     }
     return fields if effect.loss is None else fields | _of_loss(effect.loss, effect.leaderless_ms)
+
+
+def withheld(effect: VoteWithheld) -> Log:
+    """Return the log line of an unproven voter that refused a candidate with records."""
+    fields = {
+        "candidate_id": effect.candidate_id,
+        "epoch": effect.epoch,
+        "reason": "this voter may have lost an earlier disk (.unproven): it votes for empty logs "
+        "only until it has caught up with a leader",
+        "if_no_leader_is_elected": "start the other voters; if a majority of the voters lost their "
+        "disks: kraftline recover",
+    }
+    return Log(LogLevel.WARN, "vote_withheld", fields)
 
 
 def _of_loss(loss: LeaderLoss, leaderless_ms: int | None) -> dict[str, object]:

@@ -34,6 +34,7 @@ from raft.membership.voter_history import KRaftVersionAt, VoterRecord
 from storage.checkpoints.epoch_checkpoint import EpochEntry
 from storage.errors import OutOfSpaceError
 from storage.log_dir.quorum_state_file import ElectionState, QuorumStateFile
+from storage.log_dir.unproven_mark import UnprovenMark
 from storage.logs.control_batches import control_batches_in
 from storage.logs.flush_plan import FlushPlan
 from storage.logs.log import AppendInfo
@@ -45,7 +46,7 @@ from wire.errors import CorruptBatchError
 from wire.types import LeaderEpoch, Offset
 
 RETRY_MS: Final = 500
-_EVEN_ON_FULL_DISK: Final = (raft.PersistElection, raft.TruncateLog)
+_EVEN_ON_FULL_DISK: Final = (raft.PersistElection, raft.RemoveUnprovenMark, raft.TruncateLog)
 """Effects that must be durable even on a full disk; the reserve is for them."""
 
 
@@ -59,6 +60,7 @@ class LogWriter:
         downloads: SnapshotDownloads,
         reserve: SpaceReserve,
         *,
+        unproven: UnprovenMark,
         clock: Clock,
         effects: list[Effect],
     ) -> None:
@@ -67,6 +69,7 @@ class LogWriter:
         self.downloads = downloads
         self._reserve = reserve
         self._quorum_state = quorum_state
+        self._unproven = unproven
         self._clock = clock
         self._timers = clock.timers
         self._effects = effects
@@ -142,20 +145,23 @@ class LogWriter:
                 return self._append_own(batch, effect.base_offset, core)
             case raft.AppendLeaderChange() | raft.AppendVoters():
                 return self._append_control(effect, core)
+            case raft.WriteSnapshotChunk():
+                return self.downloads.write(effect)
             case raft.PersistElection():
                 self._quorum_state.write(
                     ElectionState(effect.epoch, effect.leader_id, effect.voted_key),
                     core.kraft_version,
                 )
-                return None
+            case raft.RemoveUnprovenMark():
+                self._unproven.remove()
+                fields = {"log_end_offset": self.log.end_offset}
+                self._effects.append(Log(LogLevel.INFO, "voter_proven", fields))
             case raft.TruncateLog():
                 self._stalled.clear()
                 self._timestamps.clear()
                 end_offset = self.log.truncate_to(effect.end_offset)
                 assert end_offset == effect.end_offset, f"{end_offset=} {effect.end_offset=}"
-                return None
-            case raft.WriteSnapshotChunk():
-                return self.downloads.write(effect)
+        return None
 
     def _append_fetched(self, effect: raft.AppendFetched, core: RaftCore) -> events.Event:
         assert effect.base_offset == self.log.end_offset, f"{effect.base_offset=}"

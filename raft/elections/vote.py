@@ -2,6 +2,8 @@
 
 INV-DISK-1: while its disk refuses appends, a voter that is not alone neither campaigns nor leads.
 
+INV-PROOF-1 (proof.py): an unproven voter grants to empty logs only.
+
 INV-VOTE-1: one vote per epoch, durable before its response. INV-VOTE-2: a standard vote is granted
 only to a log that is at least as up to date, so an elected leader has all committed records.
 """
@@ -11,6 +13,7 @@ from typing import Final
 from raft import error_codes
 from raft.effects import AppendLeaderChange
 from raft.elections.leader_loss import Cause
+from raft.elections.proof import may_vote_for
 from raft.events import EpochStart
 from raft.fetching.progress import Progress
 from raft.membership.voter_history import BOOTSTRAP_OFFSET, Membership
@@ -98,7 +101,7 @@ def _grant(state: RaftState, request: VoteRequest) -> bool:
     if request.pre_vote:
         if not is_up_to_date:
             state.fast_election.overtake(request.replica_id, state.now_ms)
-        return _grant_pre_vote(state, is_up_to_date=is_up_to_date)
+        return _grant_pre_vote(state, request, is_up_to_date=is_up_to_date)
     role = state.role
     if not isinstance(role, Unattached | Prospective):
         return False
@@ -107,6 +110,8 @@ def _grant(state: RaftState, request: VoteRequest) -> bool:
         voted = role.voted_key
         return voted.id == candidate.id and voted.directory_id in (None, candidate.directory_id)
     if role.leader_id is not None or not is_up_to_date:
+        return False
+    if not may_vote_for(state, request.replica_id, request.last_end_offset):
         return False
     deadline = state.new_election_deadline_ms()
     if isinstance(role, Unattached):
@@ -131,12 +136,14 @@ def _grant(state: RaftState, request: VoteRequest) -> bool:
     return True
 
 
-def _grant_pre_vote(state: RaftState, *, is_up_to_date: bool) -> bool:
+def _grant_pre_vote(state: RaftState, request: VoteRequest, *, is_up_to_date: bool) -> bool:
     """Grant or reject a pre-vote, unrecorded; leaders and fetching followers reject."""
     role = state.role
     if isinstance(role, Leader) or not is_up_to_date:
         return False
     if isinstance(role, Follower) and role.has_fetched:
+        return False
+    if not may_vote_for(state, request.replica_id, request.last_end_offset):
         return False
     if isinstance(role, Follower):
         state.fast_election.postpone(role.epoch, state.now_ms)
@@ -145,7 +152,7 @@ def _grant_pre_vote(state: RaftState, *, is_up_to_date: bool) -> bool:
 
 def become_prospective(state: RaftState) -> None:
     """Become Prospective; a lost leader counts as a rejection, for it will not respond."""
-    assert state.may_become_candidate, f"INV-DISK-1 {state.role=}"
+    assert state.may_become_candidate, f"INV-DISK-1 INV-PROOF-1 {state.role=}"
     assert state.loss is not None, "a campaign has a cause"
     role = state.role
     lost_leader_id = state.fast_election.lost_leader_id(role.epoch)
@@ -168,7 +175,7 @@ def become_prospective(state: RaftState) -> None:
 def _become_candidate(state: RaftState) -> None:
     """Become Candidate in the next epoch; its own vote is durable before any request."""
     assert isinstance(state.role, Prospective), f"{state.role=}"
-    assert state.may_become_candidate, f"INV-DISK-1 {state.role=}"
+    assert state.may_become_candidate, f"INV-DISK-1 INV-PROOF-1 {state.role=}"
     epoch = LeaderEpoch(state.role.epoch + 1)
     timeout_ms = state.config.draw_election_timeout_ms(state.rng)
     wait_ms = state.fast_election.candidate_wait_ms(state.role.epoch, timeout_ms)

@@ -11,6 +11,7 @@ from raft import error_codes
 from raft.config import BOOTSTRAP_ID_MAX, DISK_FULL_RETRY_MS
 from raft.effects import AppendFetched, TruncateLog
 from raft.elections.flush_stall import note_appended, note_flushed
+from raft.elections.proof import note_fetched, prove_flushed
 from raft.events import Appended, Flushed
 from raft.fetching.fetch_leader import follow_voters, release_parked, update_high_watermark
 from raft.messages import FetchRequest, FetchResponse, FetchSnapshotRequest
@@ -172,6 +173,8 @@ def _truncate(state: RaftState, diverging: OffsetAndEpoch) -> None:
 
 def _take_high_watermark(state: RaftState, high_watermark: int) -> None:
     """Adopt the leader's high watermark up to the local log end; a lower one is ignored."""
+    if state.is_unproven:
+        note_fetched(state, high_watermark)
     if high_watermark >= 0:
         reached = min(high_watermark, state.log.end_offset)
         if reached > (-1 if state.high_watermark is None else state.high_watermark):
@@ -228,3 +231,5 @@ def on_flushed(state: RaftState, event: Flushed) -> None:
             update_high_watermark(state)
     else:
         state.log.flushed(event.end_offset)
+        if state.is_unproven:
+            prove_flushed(state)

@@ -17,6 +17,7 @@ from raft import messages as m
 from raft.config import RaftConfig
 from simulator.scenarios import raft_text as text
 from simulator.scenarios.command import Command, ScenarioError, to_ints
+from simulator.scenarios.raft_disk import ScenarioDisk
 from simulator.scenarios.raft_quorum import Message, Replica, ScenarioQuorum
 from wire.types import DirectoryId, Endpoint, LeaderEpoch, NodeId, Offset, ReplicaKey
 
@@ -34,6 +35,7 @@ class RaftScenario:
             "disk": self._disk,
             "start": self._start,
             "stop": self._stop,
+            "wipe": self._wipe,
             "timeout": self._timeout,
             "advance": self._advance,
             "draw": self._draw,
@@ -100,7 +102,10 @@ class RaftScenario:
             self.quorum.replicas[node_id] = Replica(config)
 
     def _disk(self, command: Command) -> None:
-        """`disk 1 [epoch=4] [leader=2] [voted=1[@9]] [log=1x3,2x2] [snapshot=5-1] [start=5]`."""
+        """`disk 1 [epoch=4] [leader=2] [voted=1[@9]] [log=1x3,2x2] [snapshot=5-1] [start=5]`.
+
+        Also `[unproven]`: with the mark of a voter that may have lost an earlier disk.
+        """
         disk = self._replica(command).disk
         leader = command.option("leader", "-")
         voted, _, directory = command.option("voted", "-").partition("@")
@@ -112,6 +117,7 @@ class RaftScenario:
             None if leader == "-" else NodeId(int(leader)),
             None if voted == "-" else ReplicaKey(NodeId(int(voted)), directory_id),
         )
+        disk.is_unproven = command.has("unproven")
         disk.records = text.parse_records(command.option("log", "-"))
         disk.flushed_end_offset = disk.end_offset
         if snapshot := command.option("snapshot", ""):
@@ -134,6 +140,14 @@ class RaftScenario:
         replica.disk.crash()
         self.quorum.lose_messages_of(replica.id)
         self.quorum.forget_caller(replica.id)
+
+    def _wipe(self, command: Command) -> None:
+        """`wipe 2 [unmarked]`: replace the disk of a stopped replica by an empty one, marked."""
+        replica = self._replica(command)
+        if replica.core is not None:
+            raise ScenarioError(f"{replica.id} runs")
+        replica.disk = ScenarioDisk()
+        replica.disk.is_unproven = not command.has("unmarked")
 
     # --- time and chance ------------------------------------------------------------------------
 

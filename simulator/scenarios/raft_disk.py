@@ -25,6 +25,8 @@ class ScenarioDisk:
         """Ascending."""
         self.snapshot_sizes: dict[OffsetAndEpoch, int] = {}
         self.partial_bytes = 0
+        self.is_unproven = False
+        """True while the mark of an unproven voter stands."""
         self.is_full = False
         """True while appends are refused; quorum-state is written all the same."""
         self.stalled: list[fx.AppendLeaderChange | fx.AppendVoters | fx.AppendBatch] = []

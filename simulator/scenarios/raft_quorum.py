@@ -72,6 +72,7 @@ class Replica:
             epoch_entries=disk.epoch_entries(disk.start_offset, disk.end_offset),
             earliest_snapshot=disk.snapshots[0] if disk.snapshots else None,
             latest_snapshot=disk.snapshots[-1] if disk.snapshots else None,
+            is_unproven=disk.is_unproven,
             rng=self.rng,
             now_ms=self.now_ms,
         )
@@ -245,6 +246,10 @@ class ScenarioQuorum:
                 leader = text.name_of(effect.leader_id)
                 self.say(replica, f"quorum-state epoch={effect.epoch} {leader=!s} {voted=!s}")
                 return []
+            case fx.RemoveUnprovenMark():
+                disk.is_unproven = False
+                self.say(replica, "is proven")
+                return []
             case fx.TruncateLog():
                 disk.truncate(effect.end_offset)
                 self.say(replica, f"truncate end={effect.end_offset}")
@@ -367,6 +372,8 @@ class ScenarioQuorum:
                 self.say(replica, f"may act in epoch={effect.epoch} from {effect.end_offset}")
             case fx.VotersAppended():
                 self.say(replica, f"goes on at {effect.end_offset}")
+            case fx.VoteWithheld():
+                self.say(replica, f"withholds its vote from {effect.candidate_id}")
             case fx.ShutdownComplete():
                 self.say(replica, "may exit")
 

@@ -19,15 +19,17 @@ from metadata.snapshot import decode_snapshot
 from raft.membership.voters import Voter, VoterSet, voter_set
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.log_dir.meta_properties import read_meta_properties
+from storage.log_dir.quorum_state_file import ElectionState, QuorumStateFile
 from tests.kernel.harness import config_of
 from tests.storage.crashes import Operation, run, steps_of
 from tests.storage.possible_disks import FEW, disks
 from wire.batches.batch import encode_control_batch, iterate_batches
-from wire.types import DirectoryId, Endpoint, NodeId, ReplicaKey
+from wire.types import DirectoryId, Endpoint, LeaderEpoch, NodeId, ReplicaKey
 
 NODES = Path(__file__).parent.parent / "golden" / "metadata-nodes.tar.xz"
 CHECKPOINT = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
 LEVELS = {"metadata.version": 30, "kraft.version": 1}
+MARK = "/data/.unproven"
 NOW_MS = 1_795_255_998_031
 
 
@@ -94,6 +96,21 @@ def test_a_voter_has_its_directory_id_and_the_checkpoint() -> None:
     assert vfs.read(f"/data/{CHECKPOINT}") == voters_checkpoint(VOTERS, 1, NOW_MS)
     assert not vfs.exists(f"/more/{CHECKPOINT}")
     assert vfs.exists("/data/bootstrap.checkpoint")
+
+
+def test_the_metadata_folder_of_a_controller_is_marked() -> None:
+    """Not one that knows its election: its voter has forgotten nothing."""
+    vfs, broker, known = MemoryVfs(), MemoryVfs(), MemoryVfs()
+    formatted(vfs, request())
+    assert vfs.exists(MARK)
+    assert not vfs.exists("/more/.unproven")
+    config = replace(config_of(1), is_controller=False)
+    format_directories(broker, config, request(None), lambda: bytes([1]) * 16)
+    assert not broker.exists(MARK)
+    known.make_directory("/data/__cluster_metadata-0")
+    QuorumStateFile(known, "/data/__cluster_metadata-0").write(ElectionState(LeaderEpoch(3)))
+    formatted(known, request(None))
+    assert not known.exists(MARK)
 
 
 def test_who_is_no_voter_has_an_id_of_its_own() -> None:
@@ -173,6 +190,7 @@ def whole_or_unformatted(vfs: MemoryVfs, is_done: bool) -> None:
     assert is_formatted or not is_done
     if not is_formatted:
         formatted(vfs, request())
+    assert vfs.exists(MARK)
     assert vfs.read(f"/data/{CHECKPOINT}") == voters_checkpoint(VOTERS, 1, NOW_MS)
 
 

@@ -26,6 +26,7 @@ from storage.log_dir.partition_directories import (
 )
 from storage.log_dir.quorum_state_file import ElectionState, QuorumStateFile
 from storage.log_dir.snapshot_files import SnapshotFiles, snapshot_name
+from storage.log_dir.unproven_mark import UnprovenMark
 from storage.logs.log import Log, LogConfig
 from storage.segments.segment import Segment
 from storage.space_reserve import RESERVE_BYTES, SpaceReserve
@@ -198,6 +199,23 @@ def clean_shutdown_is_removed(vfs: MemoryVfs, is_done: bool) -> None:
     assert not (is_done and left)
 
 
+def prepared_mark(vfs: MemoryVfs) -> UnprovenMark:
+    mark = UnprovenMark(vfs, "/d")
+    mark.write()
+    return mark
+
+
+def mark_stands(vfs: MemoryVfs, is_done: bool) -> None:
+    assert UnprovenMark(vfs, "/d").exists or not is_done
+
+
+def mark_is_gone(vfs: MemoryVfs, is_done: bool) -> None:
+    mark = UnprovenMark(vfs, "/d")
+    assert not (is_done and mark.exists)
+    mark.remove()  # a crash may have removed it
+    assert not mark.exists
+
+
 def prepared_reserve(vfs: MemoryVfs) -> SpaceReserve:
     reserve = SpaceReserve(vfs, "/d")
     assert reserve.fill()
@@ -332,6 +350,10 @@ OPERATIONS: dict[str, Operation] = {
     "reserve-release": Operation(
         prepared_reserve, SpaceReserve.release, reserve_is_released, is_durable=False
     ),
+    "unproven-mark-write": Operation(
+        lambda vfs: UnprovenMark(vfs, "/d"), UnprovenMark.write, mark_stands
+    ),
+    "unproven-mark-remove": Operation(prepared_mark, UnprovenMark.remove, mark_is_gone),
     "reserve": Operation(
         lambda vfs: SpaceReserve(vfs, "/d"),
         SpaceReserve.fill,
