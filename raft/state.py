@@ -340,6 +340,7 @@ class RaftState:
     def prove(self) -> None:
         """Be proven from now on; the mark is removed in this step, before anything is sent."""
         if self.is_unproven:
+            assert self.role.epoch > 0, f"INV-PROOF-2 {self.role=}"
             self.is_unproven = False
             self.effects.persist.append(RemoveUnprovenMark())
 

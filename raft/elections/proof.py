@@ -27,6 +27,7 @@ from wire.types import NodeId
 
 def may_vote_for(state: RaftState, candidate_id: NodeId, end_offset: int) -> bool:
     """True if this voter may grant a vote to a log with this end (INV-PROOF-1)."""
+    assert end_offset >= 0, f"{candidate_id=} {end_offset=}"
     if not state.is_unproven:
         return True
     if end_offset > 0 and not state.has_withheld:

@@ -46,7 +46,8 @@ DRAWS: Final = {
     4: "before faults of client links were",
     5: "before bodies stayed in memory",
     6: "before disks were quick after a send",
-    7: "with all of these",
+    7: "before voters lost their disks",
+    8: "with all of these",
 }
 """Value of `--draws` -> how its seeds differ from those of the next one."""
 DRAWS_HELP: Final = f"{'; '.join(f'{n}: {text}' for n, text in DRAWS.items())} ({NEWEST_DRAWS})"

@@ -21,6 +21,7 @@ MARKS: Final = (
     "pre_vote_refused",
     "vote_refused",
     "vote_refused_for_shorter_log",
+    "vote_withheld",
     "evidence",
     # replication
     "stale_response_ignored",
@@ -77,6 +78,8 @@ MARKS: Final = (
     "client_link_clogged",
     "links_uneven",
     "disk_replaced",
+    "voter_wiped",
+    "wiped_voter_proven",
     "crashed_between_disk_operations",
     "all_nodes_down",
     "majority_alone",

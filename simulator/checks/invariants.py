@@ -20,15 +20,11 @@ from simulator.checks.metadata.ledger import Ledger
 from simulator.checks.metadata.publications import PublicationWatch
 from simulator.checks.metadata.snapshots import SnapshotChecks
 from simulator.checks.node_past import Past, Shown
-from simulator.checks.raft.log_mirror import (
-    Entry,
-    LogMirror,
-    damaged_batch,
-    written_end,
-)
+from simulator.checks.raft.log_mirror import Entry, LogMirror, damaged_batch, written_end
 from simulator.checks.raft.replication import ReplicationChecks
 from simulator.checks.raft.roles import probe_role
 from simulator.checks.raft.votes import VoteChecks
+from simulator.checks.raft.wiped_voters import WipedVoters
 from simulator.checks.violation import Violation
 from simulator.cluster.machine import Machine
 
@@ -55,6 +51,7 @@ class Invariants:
         self._loaders: dict[int, LoaderWatch] = {}
         self._equal: dict[int, tuple[Image, Image]] = {}
         """Node -> image that it published last, and the oracle's image, which was equal."""
+        self._wiped = WipedVoters(machines, probes)
         self.elections = 0
 
     def starting(self, machine: Machine) -> None:
@@ -165,6 +162,9 @@ class Invariants:
         """Forget the history of a node that got an empty disk."""
         self._past[number] = Past()
         self.mirrors[number] = LogMirror()
+        self._vote_checks.forget(number)
+        if number in self._voters:
+            self._wiped.add(number)
 
     # ---- start ---------------------------------------------------------------------------------
 
@@ -407,7 +407,8 @@ class Invariants:
             number: self.mirrors[number].durable_entry(self._machines[number].vfs, high_watermark)
             for number in sorted(self._voters)
         }
-        if sum(entry == last for entry in held.values()) < len(self._voters) // 2 + 1:
+        holding = {number for number, entry in held.items() if entry == last}
+        if len(holding | self._wiped.now()) < len(self._voters) // 2 + 1:
             self._fail("I10", machine, f"it commits {last}; durable there at the voters: {held}")
         position, fencings = self.ledger.end_offset, self.ledger.fencings
         if type(core.role) is Leader and position < core.role.epoch_start_offset:

@@ -452,6 +452,7 @@ class World:
 
 MARK_OF_LOG: Final = {
     "leader_unreachable": "evidence",
+    "vote_withheld": "vote_withheld",
 }
 """Probe marks by the event of a node's own log line."""
 

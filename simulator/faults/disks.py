@@ -7,6 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from raft.core import RaftCore
+from simulator.checks.raft.wiped_voters import remembers
 from simulator.checks.violation import Violation
 from simulator.cluster.machine import Machine
 from simulator.cluster.memory_vfs import SEGMENT_SUFFIX, MemoryVfs
@@ -209,18 +210,39 @@ def keep_disk_faults(reach: Reach) -> None:
 def empty_disk(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
     """Replace the disk of an observer by a new one, formatted, of a new identity.
 
-    Not of a voter: what it acknowledged and voted for would be gone, and static voters are known
-    by their id alone.
+    Not of a voter, which is `wiped_voter`.
     """
     observers = [machine for machine in machines if not machine.config.is_controller]
     for machine in observers:
-        machine.kill()
-        reach.damages.restore(machine)
-        machine.replace_disk()
-        reach.on_wiped(machine)
+        _wipe(reach, machine)
         reach.probes.hit("disk_replaced")
         reach.restart_later(decision, machine)
     return impact_on(observers, decision)
+
+
+def _wipe(reach: Reach, machine: Machine) -> None:
+    machine.kill()
+    reach.damages.restore(machine)
+    machine.replace_disk()
+    reach.on_wiped(machine)
+
+
+def wiped_voter(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
+    """Replace the disk of a static voter, which is known by its id alone, by a new one.
+
+    Only while a majority without it remembers what it acknowledged: beyond that the protocol
+    promises nothing (raft/elections/proof.py).
+    """
+    voters = [machine for machine in reach.machines.values() if machine.config.is_controller]
+    hit = []
+    for machine in machines:
+        others = [other for other in voters if other is not machine and remembers(other.vfs)]
+        if machine in voters and len(others) > len(voters) // 2:
+            _wipe(reach, machine)
+            reach.probes.hit("voter_wiped")
+            reach.restart_later(decision, machine)
+            hit.append(machine)
+    return impact_on(hit, decision)
 
 
 def old_quorum_state(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:

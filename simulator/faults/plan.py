@@ -119,6 +119,8 @@ def _draw_kind(
         return [_draw_uneven_links(settings, rng, machine_ids)]
     if kind == "client_links" and not settings.is_combined:  # clients know brokers only
         machine_ids = machine_ids[settings.voter_count :]
+    if kind == "wiped_voter":
+        machine_ids = machine_ids[: settings.voter_count]
     drawn = _draw_seldom(settings, rng, (kind,), machine_ids)
     if kind == "lost_messages":
         drawn = [_with_messages(decision, rng, machine_ids) for decision in drawn]

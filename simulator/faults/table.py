@@ -40,6 +40,7 @@ FAULTS: Final[dict[str, CarryingOut]] = {
     "start_read_error": disks.start_read_error,
     "kill_at_operation": processes.kill_at_operation,
     "lasting_disk_fault": disks.lasting_disk_fault,
+    "wiped_voter": disks.wiped_voter,
     "fsync_lie": disks.fsync_lie,
 }
 """Kind -> function, apart from `KINDS`: these functions load the kernel; the command line, which

@@ -8,6 +8,7 @@ from simulator.mutants.disks import DISKS
 from simulator.mutants.elections import ELECTIONS
 from simulator.mutants.images import IMAGES
 from simulator.mutants.lifecycle import LIFECYCLE
+from simulator.mutants.lost_disks import LOST_DISKS
 from simulator.mutants.pre_votes import PRE_VOTES
 from simulator.mutants.publications import PUBLICATIONS
 from simulator.mutants.records import RECORDS
@@ -24,6 +25,7 @@ _ALL: Final = (
     *PRE_VOTES,
     *PUBLICATIONS,
     *LIFECYCLE,
+    *LOST_DISKS,
     *CONNECTIONS,
     *REGRESSIONS,
     *IMAGES,

@@ -33,9 +33,11 @@ class UnprovenMark:
     def write(self) -> None:
         """Write the mark into an existing directory; durable on return."""
         write_file_atomically(self._vfs, self.path, UNPROVEN_TEXT)
+        assert self.exists, f"{self.path=}"
 
     def remove(self) -> None:
         """Remove the mark; durable on return. A second removal is harmless."""
         with contextlib.suppress(FileNotFoundError):
             self._vfs.unlink(self.path)
         self._vfs.sync_directory(self._directory)
+        assert not self.exists, f"{self.path=}"

@@ -226,6 +226,16 @@ def test_the_clean_shutdown_file(tmp_path: Path) -> None:
     }
 
 
+def test_the_mark_of_a_voter_that_may_have_lost_a_disk(tmp_path: Path) -> None:
+    root = copied(STORAGE / "static", tmp_path / "log")
+    before = audited(root)
+    (root / ".unproven").write_bytes(b"")
+    (found,) = [one for one in audited(root) if one not in before]
+    assert (found.severity, found.check, found.path) == (
+        "info", "voter_unproven", str(root / ".unproven")
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("name", ["meta-missing", "snapshot-odd-name"])
 def test_what_a_node_does_not_start_with_is_an_error(name: str, tmp_path: Path) -> None:
     """Kafka exits with 1."""

@@ -17,6 +17,7 @@ from storage.checkpoints.checkpoint_files import (
 )
 from storage.errors import CorruptFileError
 from storage.log_dir.meta_properties import META_PROPERTIES_NAME, decode_meta_properties
+from storage.log_dir.unproven_mark import UNPROVEN_NAME
 from wire.types import METADATA_TOPIC_NAME
 
 _OFFSET_FILES: Final = (RECOVERY_POINT_NAME, HIGH_WATERMARK_NAME, LOG_START_NAME)
@@ -44,7 +45,16 @@ def check_directory(path: str, copies: Sequence[PartitionFiles]) -> list[Finding
             size=bootstrap.stat().st_size, is_last=False, is_snapshot=True, node_id=node_id,
         )  # fmt: skip
         findings += check_file(file).findings
+    findings += _unproven(f"{path}/{UNPROVEN_NAME}", node_id)
     return findings + _clean_shutdown(f"{path}/{CLEAN_SHUTDOWN_NAME}", node_id)
+
+
+def _unproven(path: str, node_id: int | None) -> list[Finding]:
+    if not Path(path).exists():
+        return []
+    detail = "this voter has not caught up since its disk was formatted: it elects empty logs only"
+    return [Finding(severity=INFO, check="voter_unproven", path=path, node_id=node_id,
+                    detail=detail)]  # fmt: skip
 
 
 def _meta_properties(directory: str, node_id: int | None) -> list[Finding]:

@@ -14,6 +14,7 @@ from broker_publisher.local_changes import local_partitions
 from simulator.campaign.draw import Settings
 from simulator.checks.liveness.sessions import Reign, check_silent, reign_of
 from simulator.checks.operations.histories import judge_run, refuted
+from simulator.checks.raft.wiped_voters import is_unproven
 from simulator.checks.violation import Violation
 from simulator.cluster.machine import DATA, Machine
 from simulator.cluster.world import World
@@ -82,11 +83,15 @@ def come_to_rest(world: World) -> None:
 
 
 def draw_core(world: World, rng: Random) -> tuple[int, ...]:
-    """Draw voters that are a majority, and some observers; at least one of them serves clients."""
+    """Draw voters that are a majority, and some observers; at least one of them serves clients.
+
+    The majority is one of proven voters: an unproven one elects nobody that has records.
+    """
     voters = sorted(world.voters)
     observers = [number for number in world.machines if number not in world.voters]
     rng.shuffle(voters)
     rng.shuffle(observers)
+    voters.sort(key=lambda number: is_unproven(world.machines[number].vfs))
     majority = len(voters) // 2 + 1
     count = len(voters) if rng.random() < 0.3 else rng.randrange(majority, len(voters) + 1)
     voter_serves = world.machines[voters[0]].config.is_broker

@@ -37,6 +37,12 @@ class VoteChecks:
         self._candidate_logs: dict[tuple[int, int], Position] = {}
         """Log of a candidate; the shortest one if it was candidate again after a restart."""
 
+    def forget(self, number: int) -> None:
+        """Forget the votes of a node that got an empty disk, and the leaders on the lost one."""
+        for memory in (self._votes, self._recorded):
+            for key in [key for key in memory if key[0] == number]:
+                del memory[key]
+
     def starting(self, machine: Machine) -> None:
         """Note the quorum-state that a process is about to read."""
         content = machine.vfs.written_content(QUORUM_STATE)

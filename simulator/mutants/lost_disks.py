@@ -1,0 +1,85 @@
+"""Mutants of voters that lost their disk (raft/elections/proof.py)."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from raft.elections import proof
+from raft.state import RaftState
+from simulator.mutants.registry import SHORT, Mutant, Patches
+from wire.types import NodeId
+
+Original = Callable[..., Any]
+
+WIPED: Final = replace(
+    SHORT, node_count=3, faults=("wiped_voter", "depose_leader", "restart_storm", "lost_messages")
+)
+"""Seeds in which voters lose disks while others are behind, and leaders end."""
+
+
+def _unproven_voters_vote(patches: Patches) -> None:
+    """An unproven voter votes as any other, for itself too."""
+
+    def make(_: Original) -> Original:
+        def may_vote_for(_state: RaftState, _candidate: NodeId, _end_offset: int) -> bool:
+            return True
+
+        return may_vote_for
+
+    patches.function(proof, "may_vote_for", make)
+
+
+def _unproven_voters_campaign(patches: Patches) -> None:
+    """An unproven voter with records stands for election."""
+
+    def make(_: Original) -> Original:
+        def may_become_candidate(self: RaftState) -> bool:
+            return not self.is_disk_full or self.is_only_voter
+
+        return may_become_candidate
+
+    patches.method(RaftState, "may_become_candidate", make)
+
+
+def _proven_by_any_fetch(patches: Patches) -> None:
+    """The first answered fetch proves a voter, whatever its log has."""
+
+    def make(_: Original) -> Original:
+        def note_fetched(state: RaftState, _high_watermark: int) -> None:
+            state.prove()
+
+        return note_fetched
+
+    patches.function(proof, "note_fetched", make)
+
+
+LOST_DISKS: Final = (
+    Mutant(
+        number=81,
+        name="unproven-voters-vote",
+        text="a voter that lost its disk votes for logs with records at once",
+        expected=("I4", "I7", "I8", "I11"),
+        seeds_max=300,
+        patch=_unproven_voters_vote,
+        options=WIPED,
+    ),
+    Mutant(
+        number=82,
+        name="unproven-voters-campaign",
+        text="a voter that lost its disk campaigns with the records that it has fetched so far",
+        expected=("I7", "I8", "I11"),
+        seeds_max=300,
+        patch=_unproven_voters_campaign,
+        options=WIPED,
+    ),
+    Mutant(
+        number=83,
+        name="proven-by-any-fetch",
+        text="a voter that lost its disk is proven by its first answered fetch",
+        expected=("I7", "I8", "I11"),
+        seeds_max=300,
+        patch=_proven_by_any_fetch,
+        options=WIPED,
+    ),
+)
