@@ -30,10 +30,11 @@ def log(vfs: MemoryVfs, epoch: int) -> None:
     made = open_metadata_log(vfs, "/data", LogConfig())
     made.append(encode_batch([b""], Offset(0), LeaderEpoch(epoch), 0), 0)
     made.close()
+    quorum_state(vfs, 0)
 
 
 def snapshot(vfs: MemoryVfs, epoch: int) -> None:
-    vfs.make_directory(FOLDER)
+    quorum_state(vfs, 0)
     content = bootstrap_checkpoint({METADATA_VERSION: 30}, 0)
     name = snapshot_name(OffsetAndEpoch(Offset(7), LeaderEpoch(epoch)))
     write_file_atomically(vfs, join(FOLDER, name), content)

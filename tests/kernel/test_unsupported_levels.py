@@ -11,6 +11,7 @@ from metadata.delta import MetadataDelta
 from metadata.image import METADATA_VERSION
 from metadata.records import FeatureLevelRecord
 from metadata.snapshot import encode_snapshot
+from storage.log_dir.quorum_state_file import ElectionState, QuorumStateFile
 from storage.log_dir.snapshot_files import snapshot_name
 from storage.vfs import join, write_file_atomically
 from tests.kernel.harness import Node, World, config_of
@@ -76,6 +77,7 @@ def with_snapshot(level: int) -> World:
     for node in world.nodes.values():
         node.vfs.make_directory(FOLDER)
         write_file_atomically(node.vfs, join(FOLDER, snapshot_name(found)), content)
+        QuorumStateFile(node.vfs, FOLDER).write(ElectionState(LeaderEpoch(0)))
     return world
 
 
