@@ -101,7 +101,8 @@ def _grant(state: RaftState, request: VoteRequest) -> bool:
     if request.pre_vote:
         if not is_up_to_date:
             state.fast_election.overtake(request.replica_id, state.now_ms)
-        return _grant_pre_vote(state, request, is_up_to_date=is_up_to_date)
+        granted = _grant_pre_vote(state, is_up_to_date=is_up_to_date)
+        return granted and may_vote_for(state, request.replica_id, request.last_end_offset)
     role = state.role
     if not isinstance(role, Unattached | Prospective):
         return False
@@ -136,14 +137,12 @@ def _grant(state: RaftState, request: VoteRequest) -> bool:
     return True
 
 
-def _grant_pre_vote(state: RaftState, request: VoteRequest, *, is_up_to_date: bool) -> bool:
+def _grant_pre_vote(state: RaftState, *, is_up_to_date: bool) -> bool:
     """Grant or reject a pre-vote, unrecorded; leaders and fetching followers reject."""
     role = state.role
     if isinstance(role, Leader) or not is_up_to_date:
         return False
     if isinstance(role, Follower) and role.has_fetched:
-        return False
-    if not may_vote_for(state, request.replica_id, request.last_end_offset):
         return False
     if isinstance(role, Follower):
         state.fast_election.postpone(role.epoch, state.now_ms)

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from kernel.quorum import unproven_voters
 from raft.elections import proof
 from raft.state import RaftState
 from simulator.mutants.registry import SHORT, Mutant, Patches
@@ -13,7 +14,7 @@ from wire.types import NodeId
 Original = Callable[..., Any]
 
 WIPED: Final = replace(
-    SHORT, node_count=3, faults=("wiped_voter", "depose_leader", "restart_storm", "lost_messages")
+    SHORT, node_count=3, faults=("wiped_voter", "depose_leader", "restart_storm", "swizzle")
 )
 """Seeds in which voters lose disks while others are behind, and leaders end."""
 
@@ -30,16 +31,9 @@ def _unproven_voters_vote(patches: Patches) -> None:
     patches.function(proof, "may_vote_for", make)
 
 
-def _unproven_voters_campaign(patches: Patches) -> None:
-    """An unproven voter with records stands for election."""
-
-    def make(_: Original) -> Original:
-        def may_become_candidate(self: RaftState) -> bool:
-            return not self.is_disk_full or self.is_only_voter
-
-        return may_become_candidate
-
-    patches.method(RaftState, "may_become_candidate", make)
+def _new_folders_unmarked(patches: Patches) -> None:
+    """A folder without quorum-state is used as it is."""
+    patches.function(unproven_voters, "mark_new_folder", lambda _: lambda _vfs, _log_dir: None)
 
 
 def _proven_by_any_fetch(patches: Patches) -> None:
@@ -66,11 +60,11 @@ LOST_DISKS: Final = (
     ),
     Mutant(
         number=82,
-        name="unproven-voters-campaign",
-        text="a voter that lost its disk campaigns with the records that it has fetched so far",
+        name="new-folders-unmarked",
+        text="the empty folder of a voter is not marked before it is used",
         expected=("I7", "I8", "I11"),
         seeds_max=300,
-        patch=_unproven_voters_campaign,
+        patch=_new_folders_unmarked,
         options=WIPED,
     ),
     Mutant(
