@@ -118,8 +118,10 @@ class RaftState:
         """True while the disk refuses appends: from DiskFull until DiskHasSpace."""
         self.is_unproven = is_unproven
         """True while this voter may have forgotten acknowledgements (elections/proof.py)."""
+        self.caught_up_offset: Offset | None = None
+        """Log end at the first answer without records from the leader followed now."""
         self.proof_end_offset: Offset | None = None
-        """End of the log whose flush proves this voter; None while no fetch of the role gave it."""
+        """High watermark whose flush proves this voter, as that leader sent it."""
         self.has_withheld = False
         """True once this process refused a candidate with records, while unproven."""
         self.loss: LeaderLoss | None = None
@@ -312,7 +314,7 @@ class RaftState:
             self.fast_election.end_first_election()
         self.request_manager.reset()
         self.persist_election()
-        self.proof_end_offset = None
+        self.caught_up_offset = self.proof_end_offset = None
         self.prove_by_vote()
         self.notify_leader()
         if isinstance(old, Leader):

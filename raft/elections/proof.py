@@ -6,23 +6,33 @@ marks a folder that never held a quorum-state, and a core that starts with the m
 
 INV-PROOF-1: while unproven, a voter grants votes, pre-votes and its own among them, to empty logs
 only, which is all that the first election of a quorum needs; to none once a voter with records has
-asked it, for then the quorum is not new.
-INV-PROOF-2: a voter is proven once its durable log has all that it can have acknowledged:
-1. the log reaches the high watermark of the leader of its epoch, and a record of that epoch. A
-   leader that knows no high watermark yet has committed nothing of its own, and its log has all
-   that was committed before: a record of its epoch is enough then.
-2. Or the voter itself has elected the leader of its epoch. That log was empty, so there was nothing
+asked it, for then the quorum is not new. And it acknowledges nothing: its fetches name no replica.
+It may have voted in a later epoch than that of the leader which it finds: with its acknowledgements
+such a leader would commit what the leader of that epoch never had.
+
+INV-PROOF-2: a voter is proven
+1. when its durable log has a committed record that the leader of its epoch appended after it had
+   caught up once. The majority without it that acknowledged this record follows that leader still:
+   there was no later epoch in which this voter can have acknowledged or elected anything, and
+   whatever was committed before is in this log. (Of two voters the other one alone shows that, so
+   that acknowledgements count there.)
+2. Or when it has itself elected the leader of its epoch. That log was empty, so there was nothing
    to acknowledge before this epoch, and in it the voter acknowledges from this disk. Without this
-   rule the first leader of a quorum could not be elected again after a crash at its first record.
+   rule no quorum could begin, for nobody would acknowledge.
 
 So what was acknowledged stays while the voters that are unproven or whose log is empty are a
 minority; of a majority without disks nothing can be proved (docs/raft.md, "Lost disks").
 """
 
+from typing import Final
+
 from raft.effects import VoteWithheld
 from raft.roles import Follower
 from raft.state import RaftState
-from wire.types import NodeId
+from wire.types import NodeId, Offset
+
+VOTERS_COUNTED: Final = 2
+"""Size of a quorum in which an unproven voter acknowledges: the leader is all the others."""
 
 
 def may_vote_for(state: RaftState, candidate_id: NodeId, end_offset: int) -> bool:
@@ -37,13 +47,26 @@ def may_vote_for(state: RaftState, candidate_id: NodeId, end_offset: int) -> boo
     return not state.has_withheld
 
 
+def is_counted(state: RaftState) -> bool:
+    """True if the leader may count what this replica fetches as acknowledged."""
+    return not state.is_unproven or not state.is_voter or len(state.voters) == VOTERS_COUNTED
+
+
 def note_fetched(state: RaftState, high_watermark: int) -> None:
     """Note the high watermark of an answered fetch, -1 if unknown, once its records are written."""
-    log = state.log
     assert isinstance(state.role, Follower), f"{state.role=}"
-    if log.last_epoch == state.epoch and log.end_offset >= high_watermark:
-        state.proof_end_offset = log.end_offset
+    caught_up, log = state.caught_up_offset, state.log
+    if caught_up is None or log.last_epoch != state.epoch:
+        return
+    if caught_up < high_watermark <= log.end_offset:
+        state.proof_end_offset = Offset(high_watermark)
         prove_flushed(state)
+
+
+def note_caught_up(state: RaftState) -> None:
+    """Note that the leader had no more records when it answered a fetch, the first time."""
+    if state.caught_up_offset is None:
+        state.caught_up_offset = state.log.end_offset
 
 
 def prove_flushed(state: RaftState) -> None:

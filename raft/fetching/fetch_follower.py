@@ -11,7 +11,7 @@ from raft import error_codes
 from raft.config import BOOTSTRAP_ID_MAX, DISK_FULL_RETRY_MS
 from raft.effects import AppendFetched, TruncateLog
 from raft.elections.flush_stall import note_appended, note_flushed
-from raft.elections.proof import note_fetched, prove_flushed
+from raft.elections.proof import is_counted, note_caught_up, note_fetched, prove_flushed
 from raft.events import Appended, Flushed
 from raft.fetching.fetch_leader import follow_voters, release_parked, update_high_watermark
 from raft.messages import FetchRequest, FetchResponse, FetchSnapshotRequest
@@ -93,7 +93,7 @@ def _fetch_request(state: RaftState) -> FetchRequest:
     config, log, watermark = state.config, state.log, state.high_watermark
     return FetchRequest(
         cluster_id=config.cluster_id,
-        replica_id=config.node_id,
+        replica_id=config.node_id if is_counted(state) else None,
         replica_directory_id=config.directory_id,
         current_leader_epoch=state.role.epoch,
         fetch_offset=log.end_offset,
@@ -108,7 +108,7 @@ def _snapshot_request(state: RaftState, download: SnapshotDownload) -> FetchSnap
     """Make the FetchSnapshot of the next chunk."""
     return FetchSnapshotRequest(
         cluster_id=state.config.cluster_id,
-        replica_id=state.config.node_id,
+        replica_id=state.config.node_id if is_counted(state) else None,
         replica_directory_id=state.config.directory_id,
         current_leader_epoch=state.epoch,
         snapshot_id=download.snapshot_id,
@@ -155,6 +155,7 @@ def on_fetch_response(
         )
     else:
         _take_high_watermark(state, response.high_watermark)
+        note_caught_up(state)
     return True
 
 

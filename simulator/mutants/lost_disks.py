@@ -50,7 +50,7 @@ def _proven_by_any_fetch(patches: Patches) -> None:
 
 LOST_DISKS: Final = (
     Mutant(
-        number=81,
+        number=91,
         name="unproven-voters-vote",
         text="a voter that lost its disk votes for logs with records at once",
         expected=("I4", "I7", "I8", "I11"),
@@ -59,7 +59,7 @@ LOST_DISKS: Final = (
         options=WIPED,
     ),
     Mutant(
-        number=82,
+        number=92,
         name="new-folders-unmarked",
         text="the empty folder of a voter is not marked before it is used",
         expected=("I7", "I8", "I11"),
@@ -68,7 +68,7 @@ LOST_DISKS: Final = (
         options=WIPED,
     ),
     Mutant(
-        number=83,
+        number=93,
         name="proven-by-any-fetch",
         text="a voter that lost its disk is proven by its first answered fetch",
         expected=("I7", "I8", "I11"),

@@ -135,15 +135,22 @@ def request_text(request: m.RaftRequest) -> str:
             return (
                 f"Fetch epoch={request.current_leader_epoch} offset={request.fetch_offset} "
                 f"last_epoch={request.last_fetched_epoch} hw={_watermark(request.high_watermark)}"
+                f"{_unnamed(request)}"
             )
         case m.FetchSnapshotRequest():
             return (
                 f"FetchSnapshot epoch={request.current_leader_epoch} "
                 f"snapshot={snapshot_text(request.snapshot_id)} position={request.position_bytes}"
+                f"{_unnamed(request)}"
             )
         case _:
             voter_id = getattr(request, "voter_id", None)
             return kind_of(request) + ("" if voter_id is None else f" voter={voter_id}")
+
+
+def _unnamed(request: m.FetchRequest | m.FetchSnapshotRequest) -> str:
+    """Tell a fetch that names no replica: it acknowledges nothing."""
+    return " unnamed" if request.replica_id is None else ""
 
 
 def _watermark(high_watermark: int) -> str:
