@@ -1,4 +1,8 @@
-"""Mutants of voters that lost their disk (raft/elections/proof.py)."""
+"""Mutants of voters that lost their disk (raft/elections/proof.py).
+
+That an unproven voter acknowledges nothing, and what proves it, is broken in scenarios
+(tests/scenarios/raft/lost_disk_and_an_old_leader.txt, unproven_*.txt): no seed of 220 met it.
+"""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -14,7 +18,7 @@ from wire.types import NodeId
 Original = Callable[..., Any]
 
 WIPED: Final = replace(
-    SHORT, node_count=3, faults=("wiped_voter", "depose_leader", "restart_storm", "swizzle")
+    SHORT, node_count=3, faults=("wiped_voter", "depose_leader", "restart_storm", "lost_messages")
 )
 """Seeds in which voters lose disks while others are behind, and leaders end."""
 
@@ -36,18 +40,6 @@ def _new_folders_unmarked(patches: Patches) -> None:
     patches.function(unproven_voters, "mark_new_folder", lambda _: lambda _vfs, _log_dir: None)
 
 
-def _proven_by_any_fetch(patches: Patches) -> None:
-    """The first answered fetch proves a voter, whatever its log has."""
-
-    def make(_: Original) -> Original:
-        def note_fetched(state: RaftState, _high_watermark: int) -> None:
-            state.prove()
-
-        return note_fetched
-
-    patches.function(proof, "note_fetched", make)
-
-
 LOST_DISKS: Final = (
     Mutant(
         number=91,
@@ -62,18 +54,9 @@ LOST_DISKS: Final = (
         number=92,
         name="new-folders-unmarked",
         text="the empty folder of a voter is not marked before it is used",
-        expected=("I7", "I8", "I11"),
+        expected=("I7", "I8", "I11", "I20"),
         seeds_max=300,
         patch=_new_folders_unmarked,
-        options=WIPED,
-    ),
-    Mutant(
-        number=93,
-        name="proven-by-any-fetch",
-        text="a voter that lost its disk is proven by its first answered fetch",
-        expected=("I7", "I8", "I11"),
-        seeds_max=300,
-        patch=_proven_by_any_fetch,
         options=WIPED,
     ),
 )
