@@ -186,6 +186,10 @@ def test_a_dynamic_voter_with_a_new_disk_is_no_voter_or_unproven(wipes: int) -> 
     world.start(wiped)
     core = world.kernel(wiped).core
     assert (core.is_voter, core.is_unproven) == (wipes == 0, True)
+    if wipes:
+        leader = world.kernel(leader_of(world)).core
+        world.run_until(lambda: leader.observer_count == 1)
+        assert core.is_unproven, "it is counted among the observers before"
     world.run_until(lambda: not core.is_unproven)
     assert core.is_voter is (wipes == 0)
     assert are_marked(world) == set()
