@@ -57,7 +57,6 @@ from kernel.serving.log_dirs import LogDirs
 from metadata.delta import MetadataDelta
 from metadata.features import unsupported
 from metadata.image import Image
-from metadata.snapshot_loading import SnapshotLoading
 from network.clock import Clock
 from network.connections import Connections, connection_rate
 from network.peers import Peers
@@ -115,7 +114,7 @@ class Kernel:
             directory_ids.get(config.metadata_log_dir),
             self._clock,
             self._effects,
-            installed=self._on_snapshot_installed,
+            installed=lambda loading: self.snapshots.load(loading),  # noqa: PLW0108 - made below
             guard=None if port is None else port.guard,
         )
         self._open_quorum(opened, vfs, rng, decoding)
@@ -473,9 +472,6 @@ class Kernel:
         self.forwarding.on_leader_changed()
         if self.lifecycle is not None:
             self.lifecycle.on_leader_changed()
-
-    def _on_snapshot_installed(self, loading: SnapshotLoading) -> None:
-        self.snapshots.load(loading)
 
     def _publish(self, image: Image, delta: MetadataDelta) -> None:
         self.publishers.publish(image, delta)

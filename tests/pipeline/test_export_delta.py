@@ -245,7 +245,8 @@ def test_the_extra_that_is_missing_is_named(here: Path, capsys, monkeypatch) -> 
     monkeypatch.setitem(sys.modules, "deltalake", None)
     assert append(*DELTA) == 2
     assert capsys.readouterr().err == (
-        "pipeline: deltalake is not installed; install it with: pip install 'kraftline[delta]'\n"
+        "pipeline: deltalake is not installed; install it in the source tree with: "
+        "pip install -e '.[delta]'\n"
     )
     assert not Path("out").exists()
 

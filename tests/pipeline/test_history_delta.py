@@ -218,4 +218,4 @@ def test_the_extra_that_is_missing_is_named(here: Path, capsys, monkeypatch) -> 
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "deltalake", None)
     assert history(HALF, "--delta", "delta") == 2
-    assert "deltalake is not installed; install it with: pip install" in capsys.readouterr().err
+    assert "pipeline: deltalake is not installed; install it in " in capsys.readouterr().err

@@ -50,7 +50,8 @@ def test_settings_do_not_replay_a_log_that_was_truncated() -> None:
     host.update()
     assert log.is_replaying
     assert log.known_producers.expiration_ms == 700_000
-    assert len(LargestLogs().look([(("a", 0), log)], lambda _: log).logs) == 1
+    settings_of = host.local.settings.log
+    assert len(LargestLogs().look([(("a", 0), log)], lambda _: log, settings_of).logs) == 1
     assert log.is_replaying
 
 
