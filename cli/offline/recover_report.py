@@ -78,7 +78,7 @@ def _log_words(log: ReplicaLog) -> list[str]:
     if log.snapshot_id is not None:
         words.append(f"snapshot at {log.snapshot_id.offset} of epoch {log.snapshot_id.epoch}")
     if not log.is_evidence:
-        words.append("counts as no voter's: a copy, or it took part in no election")
+        words.append("counts as no voter's: a copy, formatted anew, or unproven")
     return words
 
 

@@ -22,6 +22,7 @@ from storage.log_dir.meta_properties import MetaProperties, read_meta_properties
 from storage.log_dir.partition_directories import partition_directory_name
 from storage.log_dir.quorum_state_file import ElectionState, QuorumStateFile
 from storage.log_dir.snapshot_files import SnapshotFiles
+from storage.log_dir.unproven_mark import UnprovenMark
 from storage.logs.log import LogConfig
 from storage.logs.recovery import scan_segment
 from storage.segments.segment import segment_base_offset
@@ -95,6 +96,7 @@ def read_folder(
     scan = _scanned(vfs, directory, flushed_end) if exists else _Scan(0, 0, [])
     snapshot = _newest_snapshot(vfs, directory, scan) if exists else None
     end_offset = Offset(scan.end_offset)
+    is_unproven = UnprovenMark(vfs, log_dir).exists
     history = VoterHistory(static)
     if exists:
         history = read_voter_history(vfs, directory, static, end_offset)
@@ -104,7 +106,7 @@ def read_folder(
         name=log_dir,
         key=key,
         epoch=LeaderEpoch(epoch),
-        is_evidence=election is not None and not is_copy,
+        is_evidence=election is not None and not (is_copy or is_unproven),
         start_offset=Offset(scan.start_offset),
         end_offset=end_offset,
         epochs=tuple(scan.epochs),

@@ -4,8 +4,9 @@
 2. quorum-state: the new epoch, without leader and vote
 3. the log of the source, if it is another folder: what is not in it is cut, what is missing copied
 4. the sets of voters on the way to the new one, in one batch of the new epoch: all or none
-5. meta.properties with the new cluster id, if it gets one
-6. the audit file, done
+5. the mark of a voter that may have lost a disk goes: what there was is in the plan
+6. meta.properties with the new cluster id, if it gets one
+7. the audit file, done
 
 Up to 3 the folder is one of the old quorum, which may as well be started again as it was: an epoch
 without leader and a log cut or filled up are what elections leave. From 4 on it is one of the new.
@@ -30,6 +31,7 @@ from storage.log_dir.meta_properties import read_meta_properties, write_meta_pro
 from storage.log_dir.partition_directories import open_metadata_log
 from storage.log_dir.quorum_state_file import ElectionState, QuorumStateFile
 from storage.log_dir.snapshot_files import SnapshotFiles
+from storage.log_dir.unproven_mark import UnprovenMark
 from storage.logs.log import Log, LogConfig
 from storage.vfs import Vfs, join
 from wire.batches.batch import iterate_frames
@@ -52,6 +54,7 @@ def carry_out(vfs: Vfs, audit: Audit, date: str) -> str:
     vfs.make_directory(metadata_directory(plan.target))
     _raise_epoch(vfs, plan)
     _write_log(vfs, audit)
+    UnprovenMark(vfs, plan.target).remove()  # it would wait for a leader that has the records
     relabel(vfs, plan.target, audit.cluster_id, date)
     return write_audit(vfs, replace(audit, state="done"))
 

@@ -126,6 +126,8 @@ def test_a_folder_that_took_part_in_no_election_is_no_evidence() -> None:
     make_folder(vfs, 2, {1: 5}, epoch=9)
     (found,) = read(vfs, 2)
     assert (found.replica.is_evidence, found.replica.epoch, found.replica.key) == (True, 9, key(2))
+    golden.put(vfs, "/n2/.unproven", b"")
+    assert not read(vfs, 2)[0].replica.is_evidence
 
 
 def test_a_formatted_folder_without_a_log_and_one_that_is_none() -> None:
@@ -141,7 +143,7 @@ def test_a_formatted_folder_without_a_log_and_one_that_is_none() -> None:
 
 @pytest.mark.parametrize(("voters", "ids"), [
     ([{"voterId": 3}, {"voterId": 1}], (1, 3)), ([], ()), (None, ()),
-    ([{}, 5, {"voterId": "x"}], ()),
+    ([{}, 5, {"voterId": "x"}], ()), (5, ()),
 ])  # fmt: skip
 def test_static_voters_of_quorum_state_are_read_leniently(
     voters: object, ids: tuple[int, ...]

@@ -98,6 +98,7 @@ def test_a_static_quorum_gets_an_epoch_and_no_record() -> None:
 def test_the_log_of_another_folder(target: dict[int, int], source: dict[int, int]) -> None:
     vfs = MemoryVfs()
     make_folder(vfs, 1, target, epoch=2 if target else None)
+    golden.put(vfs, "/n1/.unproven", b"")  # of a voter that may have lost a disk
     make_folder(vfs, OBSERVER, source, epoch=3)
     theirs = segments(vfs, OBSERVER)
     vfs = recovered(vfs, 1, OBSERVER)
@@ -106,6 +107,7 @@ def test_the_log_of_another_folder(target: dict[int, int], source: dict[int, int
     assert found.replica.voters.latest == voters(1)
     assert found.replica.end_offset == sum(source.values()) + 2
     assert segments(vfs, OBSERVER) == theirs
+    assert not vfs.exists("/n1/.unproven")
 
 
 def test_a_long_log_is_copied_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
