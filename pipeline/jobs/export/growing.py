@@ -41,18 +41,26 @@ class Layout(msgspec.Struct, frozen=True):
     columns: tuple[str, ...]
 
 
+class TopicMarks(msgspec.Struct, frozen=True, array_like=True):
+    """Watermarks of a topic: partition, next offset, leader epoch of the batch before it."""
+
+    topic: str
+    topic_id: str
+    partitions: tuple[tuple[int, int, int], ...]
+
+
 class ExportState(msgspec.Struct, frozen=True, kw_only=True):
     """State of a growing export: `number` of its last run, and the watermarks after it.
 
-    `watermarks` are sorted; each has its own topic id, since a partition of a deleted topic may
-    outlast the others. `deleted` are partitions that were not there in the last run, like orders-0;
-    `rows` and `files` are those of all runs.
+    `watermarks` are sorted, and apart by topic id: a partition of a deleted topic may outlast the
+    others. Each run writes all of them, so they are short. `deleted` are partitions that were not
+    there in the last run, like orders-0; `rows` and `files` are those of all runs.
     """
 
     layout: Layout
     number: int = 0
     cluster_id: str | None = None
-    watermarks: tuple[Point, ...] = ()
+    watermarks: tuple[TopicMarks, ...] = ()
     deleted: tuple[str, ...] = ()
     rows: int = 0
     files: int = 0
@@ -60,7 +68,10 @@ class ExportState(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def points(self) -> Points:
         """The watermarks by topic and partition."""
-        return {(one.topic, one.partition): one for one in self.watermarks}
+        return {
+            (one.topic, partition): Point(one.topic, partition, one.topic_id, offset, epoch)
+            for one in self.watermarks for partition, offset, epoch in one.partitions
+        }  # fmt: skip
 
 
 class _Moving(msgspec.Struct, frozen=True):
@@ -70,9 +81,13 @@ class _Moving(msgspec.Struct, frozen=True):
     files: tuple[str, ...]
 
 
-def watermarks_of(points: Points) -> tuple[Point, ...]:
+def watermarks_of(points: Points) -> tuple[TopicMarks, ...]:
     """Watermarks as they are kept."""
-    return tuple(point for _, point in sorted(points.items()))
+    found: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
+    for (topic, partition), point in sorted(points.items()):
+        marks = found.setdefault((topic, point.topic_id), [])
+        marks.append((partition, point.offset, point.epoch))
+    return tuple(TopicMarks(*key, tuple(marks)) for key, marks in sorted(found.items()))
 
 
 class Book(ABC):
