@@ -16,6 +16,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -33,6 +34,7 @@ from pipeline.jobs.job import (
 CURRENT_NAME: Final = "_current"
 VERSIONS_NAME: Final = "_versions"
 LOCK_NAME: Final = "_lock"
+_SYNCS_MAX: Final = 16
 _NEXT_NAME: Final = "_current.next"
 
 
@@ -144,12 +146,20 @@ def locked_output(output: Path) -> Iterator[None]:
 
 def sync_tree(folder: Path) -> None:
     """Sync new files to the disk; shared ones are there already."""
-    for place, _, files in os.walk(folder):
-        for name in files:
-            path = Path(place, name)
-            if path.stat().st_nlink == 1:
-                sync(path)
-        sync(Path(place))
+    files, folders = [], []
+    for place, _, names in os.walk(folder):
+        paths = [Path(place, name) for name in names]
+        files += [path for path in paths if path.stat().st_nlink == 1]
+        folders.append(Path(place))
+    sync_all(files)
+    sync_all(folders)
+
+
+def sync_all(paths: Sequence[Path]) -> None:
+    """Sync files or folders, some at a time: a file system waits once for those that meet."""
+    with ThreadPoolExecutor(min(_SYNCS_MAX, max(1, len(paths)))) as pool:
+        for _ in pool.map(sync, paths):
+            pass  # an error of one is raised here
 
 
 def sync(path: Path) -> None:

@@ -26,7 +26,7 @@ from pipeline.core.reading.split import Split
 from pipeline.core.reading.stream import Point
 from pipeline.jobs.export.tasks import Exported
 from pipeline.jobs.job import RUN_NAME, SUCCESS_NAME, TEMPORARY_NAME, JobConfig, Publication
-from pipeline.jobs.publishing import LOCK_NAME, locked_output, sync, sync_tree
+from pipeline.jobs.publishing import LOCK_NAME, locked_output, sync, sync_all, sync_tree
 
 _DATA_NAME: Final = "data"
 _MOVING_NAME: Final = "moving.json"
@@ -241,8 +241,7 @@ def _move(source: Path, target: Path, names: Sequence[str]) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         (source / name).rename(place)
         changed.update(parent for parent in place.parents if parent.is_relative_to(target))
-    for directory in sorted(changed):
-        sync(directory)
+    sync_all(sorted(changed))
 
 
 def write_synced(path: Path, content: bytes) -> None:
