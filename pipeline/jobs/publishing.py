@@ -156,10 +156,13 @@ def sync_tree(folder: Path) -> None:
 
 
 def sync_all(paths: Sequence[Path]) -> None:
-    """Sync files or folders, some at a time: a file system waits once for those that meet."""
-    with ThreadPoolExecutor(min(_SYNCS_MAX, max(1, len(paths)))) as pool:
-        for _ in pool.map(sync, paths):
-            pass  # an error of one is raised here
+    """Sync files or folders; many at a time, as a file system waits once for those that meet."""
+    if len(paths) < _SYNCS_MAX:  # not worth the threads
+        for path in paths:
+            sync(path)
+        return
+    with ThreadPoolExecutor(_SYNCS_MAX) as pool:
+        list(pool.map(sync, paths))  # an error of one is raised here
 
 
 def sync(path: Path) -> None:

@@ -1,13 +1,25 @@
 """An archive is the whole old version or the whole new one, wherever its publication is killed."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from pipeline.core.errors import BadInputError
 from pipeline.jobs.job import JobConfig, JobResult
-from pipeline.jobs.publishing import current_version, publishing_version
+from pipeline.jobs.publishing import (
+    current_version,
+    publishing_version,
+    sync_all,
+    sync_tree,
+)
 from tests.pipeline.killed import dies_before
+
+
+@pytest.fixture(autouse=True)
+def _no_waits(monkeypatch):
+    """A killed process loses nothing that is in the cache."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 def publish(out, run_id, content, names=("a", "b")):
@@ -60,6 +72,25 @@ def test_a_kill_at_every_step_leaves_the_old_or_the_new_archive(tmp_path):
         at += 1
     assert kills["1"] > 10
     assert kills["2"] > 1
+
+
+@pytest.mark.parametrize("count", [15, 16, 40])
+def test_all_files_and_folders_are_synced(tmp_path, monkeypatch, count):
+    paths = [tmp_path / str(number) for number in range(count)]
+    for path in paths:
+        path.touch()
+    (tmp_path / "shared").hardlink_to(paths[0])  # was synced when it was written
+    synced = []
+
+    def fsync(file):
+        synced.append(str(Path(f"/proc/self/fd/{file}").readlink()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    sync_tree(tmp_path)
+    assert sorted(synced) == sorted(map(str, [tmp_path, *paths[1:]]))
+    paths[1].unlink()
+    with pytest.raises(FileNotFoundError):
+        sync_all(paths)
 
 
 def test_the_first_publication_appears_at_once(tmp_path):
