@@ -92,6 +92,18 @@ def test_only_what_has_changed_is_read_and_the_result_is_that_of_a_whole_audit(h
     assert tables("out")["segments"] != []
 
 
+def test_a_segment_that_is_no_longer_the_last_is_judged_anew(here: Path) -> None:
+    """A torn batch is legal at the end of a log alone."""
+    path = Path("in/n1/orders-0", f"{3:020d}.log")
+    path.write_bytes(path.read_bytes() + batch(5)[:40])
+    assert append() == 0
+    write_segment(Path("in/n1"), 5, 6)
+    assert append() == audit("--output", "whole") == 1
+    assert counters()["bytes"] == 2 * SIZE + 40 + SIZE
+    now = [row for row in findings("short_header") if row["last_run_id"] == run_id()]
+    assert [(row["severity"], row["position"]) for row in now] == [("error", 2 * SIZE)]
+
+
 def test_findings_stay_with_the_runs_that_saw_them(here: Path) -> None:
     assert append() == 0
     path = Path("in/n1/orders-0", f"{0:020d}.log")

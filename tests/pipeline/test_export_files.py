@@ -185,7 +185,7 @@ def test_row_groups_end_by_rows_and_by_bytes(
     size = rows_of(range(1000)).nbytes
     assert groups("bytes", 6, 1000, file_bytes=8 * size) == [2000, 2000, 2000]
     monkeypatch.setattr(export_files, "ROW_GROUP_ROWS", 10)
-    assert groups("rows", 3, 7) == [10, 4, 7]
+    assert groups("rows", 4, 7) == [10, 4, 10, 4]
 
 
 @pytest.mark.parametrize(
