@@ -109,8 +109,8 @@ def _topic(b: Buffer, position: int, *, has_id: bool) -> tuple[CommittedTopic, i
     if has_id:
         topic_id = TopicId(bytes(b[position:end]))
     else:
-        size = b[position]
-        if not 0 < size <= _LENGTH_MAX:
+        size = b[position]  # 0, null, ends where it begins: then there are no rows either
+        if size > _LENGTH_MAX:
             return None
         end = position + size
         name = str(b[position + 1 : end], "utf-8")

@@ -159,3 +159,34 @@ def test_the_longest_that_is_plain() -> None:
 
 def test_older_versions_are_none() -> None:
     assert read(7, body_of(9, ("t", ROWS))) is None
+
+
+GROUP, GENERATION, MEMBER, NULL, NONE = b"\2g", b"\0\0\0\7", b"\2m", b"\0", b"\1"
+LONG = b"\xc8" + b"x" * 199
+"""A text with a length of one byte that says that it has two."""
+HEADS = GROUP + GENERATION + MEMBER + NULL
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        NULL + GENERATION[1:] + MEMBER + NULL + NONE + b"\0",
+        GROUP + GENERATION + NULL + NONE + b"\0",
+        HEADS + NULL + b"\0",
+        LONG + GENERATION + MEMBER + NULL + NONE + b"\0",
+        GROUP + GENERATION + LONG + NULL + NONE + b"\0",
+        GROUP + GENERATION + MEMBER + LONG + NONE + b"\0",
+        HEADS + b"\xc8" + (b"\2t" + NONE + b"\0") * 199 + b"\0",
+        HEADS + b"\2" + LONG + NONE + b"\0\0",
+        HEADS + b"\2" + NULL + b"\0\0",
+        HEADS + b"\2" + b"\x1f" + bytes(30) + NULL + b"\0\0",
+        HEADS + b"\2\2t\xc8" + bytes(18) * 199 + b"\0\0",
+    ],
+    ids=[
+        "no group", "no member", "no topics", "a long group", "a long member", "a long instance",
+        "many topics", "a long name", "no name", "no partitions", "many partitions",
+    ],
+)  # fmt: skip
+def test_lengths_that_only_look_like_plain_ones(body: bytes) -> None:
+    """They would fit if each length was taken for a byte."""
+    assert read(9, body) is None
