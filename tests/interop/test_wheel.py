@@ -42,6 +42,7 @@ EXTRAS = (
     "pyarrow",
     "pyspark",
     "pytest",
+    "rpds",  # no extra: of Python 3.14 alone (wire/persistent_map.py)
 )
 COMMAND_TIMEOUT_S = 300
 START_TIMEOUT_S = 30
