@@ -18,8 +18,6 @@ class Suite(msgspec.Struct, frozen=True, kw_only=True):
     repository: str
     """On GitHub, OWNER/NAME."""
     tag: str
-    sdist: str = ""
-    """Release on PyPI, NAME==VERSION, whose sdist has the tests too; "" for none."""
     requirements: tuple[str, ...]
     """For pip, with the project itself at this version."""
     copied: tuple[str, ...]
@@ -62,12 +60,11 @@ KAFKA_PYTHON: Final = Suite(
     name="kafka-python",
     repository="dpkp/kafka-python",
     tag="3.0.11",
-    sdist="kafka-python==3.0.11",
     requirements=(
         "kafka-python[crc32c,lz4,snappy,zstd]==3.0.11", "py", "pytest", "pytest-mock",
         "pytest-timeout", "xxhash",
     ),
-    copied=("test", "pyproject.toml"),
+    copied=("test", "servers", "pyproject.toml"),
     arguments=("test/integration",),
     environment={"KAFKA_VERSION": KAFKA_VERSION, "KAFKA_ROOT": "."},  # a folder, nothing in it
     configs={

@@ -1,10 +1,8 @@
-"""Files of the suites: fetched once, from a release or a repository, or taken from clones."""
+"""Checkouts of the suites' repositories: fetched once, or taken from a folder that has them."""
 
 import os
 import shutil
 import subprocess
-import sys
-import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -32,46 +30,24 @@ def checkout(suite: Suite, cache: Path, sources: Path | None) -> Path:
     folder = cache / "checkouts" / f"{suite.repository.replace('/', '+')}@{suite.tag}"
     if folder.exists():
         return folder
-    fetched = folder.with_suffix(".part")
-    shutil.rmtree(fetched, ignore_errors=True)
-    if sources is None and suite.sdist:
-        _download(suite.sdist, fetched)
-    else:
-        _clone(suite, sources, fetched)
-    fetched.rename(folder)
-    return folder
-
-
-def _clone(suite: Suite, sources: Path | None, folder: Path) -> None:
     name = suite.repository.partition("/")[2]
     origin = (
         f"{HOST}/{suite.repository}" if sources is None else (sources.resolve() / name).as_uri()
     )
+    fetched = folder.with_suffix(".part")
+    shutil.rmtree(fetched, ignore_errors=True)
     words = ["git", "clone", "--quiet", "--depth", "1", "--branch", suite.tag, origin]
-    _run([*words, str(folder)], f"git clone {origin}")
-
-
-def _download(sdist: str, folder: Path) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        words = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-        words += ["--no-deps", "--no-binary", ":all:", "--dest", name, sdist]
-        _run(words, f"pip download {sdist}")
-        (archive,) = Path(name).glob("*.tar.gz")
-        folder.mkdir(parents=True)
-        tar = ["tar", "-xzf", str(archive), "--strip-components=1", "-C", str(folder)]
-        _run(tar, f"tar {archive.name}")
-
-
-def _run(words: list[str], title: str) -> None:
     try:
         ended = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            [*words, str(fetched)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
             timeout=FETCH_S, check=False, env={**os.environ, "GIT_TERMINAL_PROMPT": "0"},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise NoSourceError(f"{title}: no answer within {FETCH_S:.0f} s") from None
+        raise NoSourceError(f"{origin} does not answer within {FETCH_S:.0f} s") from None
     if ended.returncode != 0:
-        raise NoSourceError(f"{title}: {ended.stderr.strip().splitlines()[-1]}")
+        raise NoSourceError(f"git clone {origin}: {ended.stderr.strip().splitlines()[-1]}")
+    fetched.rename(folder)
+    return folder
 
 
 def copy_tests(suite: Suite, files: Path, folder: Path) -> None:
