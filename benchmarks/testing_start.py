@@ -94,7 +94,7 @@ def _run(command: list[str], folder: Path, **more: Any) -> str:
         [sys.executable, *command],
         capture_output=True, text=True, check=True, env=environment, **more,
     )  # fmt: skip
-    return done.stdout
+    return str(done.stdout)
 
 
 def _cold(nodes: int, folder: Path) -> list[float]:

@@ -142,7 +142,8 @@ def _problem(error: "HTTPError") -> str:
     from http.client import HTTPException  # noqa: PLC0415  # as above
 
     try:
-        problem = msgspec.json.decode(error.read(PROBLEM_BYTES_MAX), type=Problem)
+        with error:
+            problem = msgspec.json.decode(error.read(PROBLEM_BYTES_MAX), type=Problem)
     except (ValueError, RecursionError, OSError, HTTPException):
         problem = Problem()
     text = problem.detail or problem.title or f"HTTP status {error.code}"

@@ -1,8 +1,11 @@
 """`at` and `diff` of a folder, `at` of a node's API; a real node: tests/interop/test_cli.py."""
 
 import asyncio
+import io
 import json
 import shutil
+import urllib.error
+from email.message import Message
 from pathlib import Path
 
 import pytest
@@ -164,6 +167,13 @@ async def test_an_answer_without_an_end_and_a_long_refusal_are_cut(
             assert text in told
             assert told.count("\n") == 1
             assert len(told) < 1000
+
+
+def test_the_connection_of_a_refusal_is_closed() -> None:
+    content = io.BytesIO(b'{"detail": "no"}')
+    error = urllib.error.HTTPError("http://node", 404, "Not Found", Message(), content)
+    assert metadata_sources._problem(error) == "no"
+    assert content.closed
 
 
 def pages(answers: dict[str, object]) -> metadata_sources.Fetch:
