@@ -58,7 +58,7 @@ def note_fetched(state: RaftState, high_watermark: int) -> None:
     caught_up, log = state.caught_up_offset, state.log
     if caught_up is None or log.last_epoch != state.epoch:
         return
-    if caught_up < high_watermark <= log.end_offset:
+    if caught_up < high_watermark:
         state.proof_end_offset = Offset(high_watermark)
         prove_flushed(state)
 
