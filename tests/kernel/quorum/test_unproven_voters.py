@@ -3,6 +3,7 @@
 The rules of the core are scenarios (tests/scenarios/raft/lost_disk*.txt, unproven_*.txt).
 """
 
+import errno
 import json
 import random
 
@@ -14,6 +15,7 @@ from kernel.quorum.unproven_voters import check_has_state
 from raft.roles import Candidate, Leader, Prospective
 from simulator.cluster.memory_vfs import MemoryVfs, SimulatedCrashError
 from storage.errors import CorruptFileError
+from storage.space_reserve import RESERVE_NAME
 from tests.kernel.dynamic import FIRST, dynamic_world
 from tests.kernel.harness import World
 from tests.kernel.quorum.test_disk_faults import leader_of, said
@@ -193,6 +195,20 @@ def test_a_dynamic_voter_with_a_new_disk_is_no_voter_or_unproven(wipes: int) -> 
     world.run_until(lambda: not core.is_unproven)
     assert core.is_voter is (wipes == 0)
     assert are_marked(world) == set()
+
+
+def test_a_full_disk_keeps_no_mark() -> None:
+    """The voter is proven by its election; the first record of its epoch waits for space."""
+    world = World(1)
+    vfs = world.nodes[1].vfs
+    vfs.failing = lambda kind, path: (
+        errno.ENOSPC if kind == "write" and path.endswith(RESERVE_NAME) else None
+    )
+    world.start(1)
+    assert world.kernel(1).writer.is_disk_full
+    assert world.kernel(1).core.is_leader
+    assert are_marked(world) == set()
+    assert world.kernel(1).log.end_offset == 0
 
 
 def elected_epoch(vfs: MemoryVfs) -> int:
