@@ -65,6 +65,7 @@ def note_fetched(state: RaftState, high_watermark: int) -> None:
 
 def note_caught_up(state: RaftState) -> None:
     """Note that the leader had no more records when it answered a fetch, the first time."""
+    assert isinstance(state.role, Follower), f"{state.role=}"
     if state.caught_up_offset is None:
         state.caught_up_offset = state.log.end_offset
 
