@@ -46,7 +46,6 @@ STOPPED = "a campaign that is told to end"
 TERMINAL = "its width, and a reader of the output that left"
 EXCEPTIONS: Final[dict[str, dict[str, str]]] = {
     "storage/os_vfs.py": {"os": "the real disk, which no simulation opens"},
-    "wire/trie_map.py": {"hash": "of a whole map, as immutables.Map has it; orders nothing"},
     "wire/messages/create_topics_response.py": {"id": CACHE},
     "wire/trie_map.py": {"hash": "of the map itself, as the map of immutables has one"},
     "simulator/campaign/campaign.py": {
