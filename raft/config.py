@@ -70,6 +70,12 @@ CAUGHT_UP_MS_MAX: Final = 3_600_000
 SHUTDOWN_MS_MAX: Final = 5_000
 """Longest wait of a resigned leader that shuts down for its successor."""
 
+TRANSFER_LAG_MAX: Final = 10_000
+"""Records that a voter may be behind when the leadership is to be transferred to it.
+
+That many are one or two fetches. Proposals wait until it has them: one farther behind is refused.
+"""
+
 READ_BYTES_MAX: Final = 8 * 1024 * 1024
 """Bytes that one Fetch or FetchSnapshot may read on the thread of the step, whatever it requests.
 

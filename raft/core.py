@@ -21,6 +21,7 @@ from raft.elections.epoch_messages import on_begin_request, on_end_request
 from raft.elections.flush_stall import is_stalled
 from raft.elections.initial_role import StoredElection, initial_role
 from raft.elections.leader_loss import Cause, LeaderLoss
+from raft.elections.transfer import on_transfer_request
 from raft.elections.vote import on_disk_full, on_vote_request, resign
 from raft.events import (
     Appended,
@@ -62,6 +63,7 @@ from raft.messages import (
     EndQuorumEpochRequest,
     FetchRequest,
     FetchSnapshotRequest,
+    TransferLeadershipRequest,
     VoteRequest,
 )
 from raft.poll import next_deadline_ms, poll
@@ -257,6 +259,11 @@ class RaftCore:
         return self._state.log.voter_history.before(end_offset)
 
     @property
+    def is_handing_over(self) -> bool:
+        """True while this leader takes no proposal: it waits for its successor, or gives up."""
+        return self._state.is_handing_over
+
+    @property
     def observer_count(self) -> int | None:
         """Number of observers that fetch from this leader; None if this node does not lead."""
         role = self._state.role
@@ -374,6 +381,8 @@ class RaftCore:
                 on_end_request(state, token, request)
             case FetchSnapshotRequest() as request:
                 on_fetch_snapshot_request(state, token, request)
+            case TransferLeadershipRequest() as request:
+                on_transfer_request(state, token, request)
             case DescribeQuorumRequest():
                 state.answer(token, describe_quorum(state, event.wall_ms))
             case _:
@@ -384,6 +393,7 @@ class RaftCore:
         """Assign offsets at the log end; ignored unless this node leads the proposal's epoch."""
         if not self.can_propose(event.epoch):
             return
+        assert not self._state.is_handing_over, "INV-TRANSFER-1: proposals are held back"
         if type(event) is RaiseKRaftVersion:
             raise_level(self._state, event.level)
             return
@@ -441,7 +451,10 @@ class RaftCore:
         if high_watermark is not None:
             assert high_watermark <= log.end_offset, "INV-HW-1"
         if state.parked:
-            assert type(role) is Leader, f"only a leader parks fetches {role=}"
+            is_late = type(role) is Resigned and role.refused_late
+            assert type(role) is Leader or is_late, f"only a leader parks fetches {role=}"
+        if state.transfer is not None and state.is_handing_over:
+            assert log.end_offset == state.transfer.end_offset, f"INV-TRANSFER-1 {log.describe()}"
         if not state.is_voter and not (state.log.kraft_version > 0 and type(role) is Leader):
             assert isinstance(role, _ROLES_OF_OBSERVERS), f"{role=}"
         if not state.may_become_candidate and state.shutdown_deadline_ms is None:

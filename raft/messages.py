@@ -45,6 +45,8 @@ __all__ = [
     "RemoveVoterRequest",
     "RemoveVoterResponse",
     "ReplicaState",
+    "TransferLeadershipRequest",
+    "TransferLeadershipResponse",
     "UpdateVoterRequest",
     "UpdateVoterResponse",
     "VoteRequest",
@@ -136,6 +138,14 @@ class DescribeQuorumRequest(msgspec.Struct, frozen=True, kw_only=True):
     """DescribeQuorum 0-2 of the metadata partition."""
 
 
+class TransferLeadershipRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """AlterPartitionReassignments of the metadata partition: its first replica is to lead."""
+
+    replicas: tuple[int, ...]
+    """The voters in any order, but for the first: the next leader."""
+    timeout_ms: int
+
+
 class VoteResponse(msgspec.Struct, frozen=True, kw_only=True):
     """Response to Vote; `error_code` is the partition's, `top_error_code` the top-level one."""
 
@@ -195,6 +205,13 @@ class RemoveVoterResponse(msgspec.Struct, frozen=True, kw_only=True):
     error_message: str | None = None
 
 
+class TransferLeadershipResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """Response to a transfer, also of a transfer that succeeded in words."""
+
+    error_code: int = 0
+    error_message: str | None = None
+
+
 class UpdateVoterResponse(msgspec.Struct, frozen=True, kw_only=True):
     """Response to UpdateRaftVoter."""
 
@@ -245,6 +262,7 @@ RaftRequest = (
     | AddVoterRequest
     | RemoveVoterRequest
     | UpdateVoterRequest
+    | TransferLeadershipRequest
     | ApiVersionsRequest
 )
 LeaderResponse = (
@@ -261,5 +279,6 @@ RaftResponse = (
     | DescribeQuorumResponse
     | AddVoterResponse
     | RemoveVoterResponse
+    | TransferLeadershipResponse
     | ApiVersionsResponse
 )

@@ -6,6 +6,7 @@ from typing import Any, Final
 from raft.elections.epoch_messages import send_begin_epoch, send_end_epoch
 from raft.elections.flush_stall import is_stalled, leader_due_ms, note_stalled
 from raft.elections.leader_loss import Cause
+from raft.elections.transfer import hand_over, has_successor, settle_transfer
 from raft.elections.vote import become_prospective, decide, give_up_pre_vote, resign, send_votes
 from raft.fetching.fetch_follower import send_fetch
 from raft.fetching.fetch_leader import expire_parked
@@ -39,6 +40,8 @@ def poll(state: RaftState) -> None:
     state.next_send_ms = None
     if not state.is_shut_down:
         _send(state)
+    if state.transfer is not None:
+        settle_transfer(state, state.transfer)
 
 
 def _poll_leader(state: RaftState, role: Leader) -> None:
@@ -55,6 +58,9 @@ def _poll_leader(state: RaftState, role: Leader) -> None:
         state.note_loss(Cause.REMOVED, "the voters without this node are committed")
     elif is_stalled(state, role):
         note_stalled(state, role)
+    elif has_successor(state, role):
+        hand_over(state)
+        return
     else:
         return
     resign(state)
@@ -62,6 +68,8 @@ def _poll_leader(state: RaftState, role: Leader) -> None:
 
 def _poll_resigned(state: RaftState, role: Resigned) -> None:
     """Become Unattached in the next epoch when the timer expires; a sole voter campaigns now."""
+    if state.parked:
+        state.refuse_parked(role.refused_late - role.tried)
     if state.is_only_voter:
         become_prospective(state)
     elif role.election_deadline_ms <= state.now_ms:

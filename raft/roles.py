@@ -130,6 +130,11 @@ class Resigned(msgspec.Struct, kw_only=True):
     """Destinations, and so by id: an answer comes from a connection, not from a directory."""
     tried: set[NodeId]
     """Voters whose EndQuorumEpoch was answered, in whatever way, or failed at least once."""
+    refused_late: frozenset[NodeId] = frozenset()
+    """Voters whose parked fetches are refused when they are among those tried, not before.
+
+    After a transfer: all but its target. A refused fetch alone would let them campaign at once.
+    """
     election_deadline_ms: int
 
     @property

@@ -68,6 +68,19 @@ class ParkedFetch(msgspec.Struct, frozen=True, kw_only=True):
     response: FetchResponse
 
 
+class Transfer(msgspec.Struct, frozen=True, kw_only=True):
+    """A transfer of the leadership that is not answered yet (elections/transfer.py)."""
+
+    reply_token: int
+    target: ReplicaKey
+    epoch: LeaderEpoch
+    """The epoch that it ends."""
+    end_offset: Offset
+    """The log end, which stands still until the target has it (INV-TRANSFER-1)."""
+    deadline_ms: int
+    """Time at which the leader gives up; once it has resigned, the time of the answer."""
+
+
 class PendingAppend(msgspec.Struct, frozen=True):
     """High watermark of a Fetch response whose records are being appended; -1 if unknown."""
 
@@ -128,6 +141,8 @@ class RaftState:
         """First sign that the leader is lost; None while there is none."""
         self.has_left = False
         """True once this node, an observer, has seen that it was a voter."""
+        self.transfer: Transfer | None = None
+        """The transfer of the leadership that is under way; it outlives the role."""
         self.effects = Effects()
         self._persisted: tuple[LeaderEpoch, NodeId | None, ReplicaKey | None] | None = None
         self._notified: LeaderAndEpoch | None = None
@@ -193,6 +208,16 @@ class RaftState:
         """
         has_doubt = self.is_unproven and (self.has_withheld or self.log.end_offset > 0)
         return self.is_only_voter or not (self.is_disk_full or has_doubt)
+
+    @property
+    def is_handing_over(self) -> bool:
+        """True while this leader appends nothing, and waits for its successor to have its log."""
+        transfer = self.transfer
+        return (
+            transfer is not None
+            and transfer.epoch == self.role.epoch
+            and isinstance(self.role, Leader)
+        )
 
     @property
     def leader_endpoint(self) -> Endpoint | None:
@@ -317,8 +342,9 @@ class RaftState:
         self.caught_up_offset = self.proof_end_offset = None
         self.prove_by_vote()
         self.notify_leader()
+        if self.parked:
+            self.refuse_parked(new.refused_late if isinstance(new, Resigned) else frozenset())
         if isinstance(old, Leader):
-            self.refuse_parked()
             self._refuse_voter_change(old)
 
     def persist_election(self) -> None:
@@ -378,11 +404,14 @@ class RaftState:
             LeaderChanged(leader=leader, loss=loss, leaderless_ms=leaderless_ms)
         )
 
-    def refuse_parked(self) -> None:
-        """Answer every parked fetch with NOT_LEADER_OR_FOLLOWER."""
-        parked, self.parked = self.parked, []
+    def refuse_parked(self, later: frozenset[NodeId] = frozenset()) -> None:
+        """Answer the parked fetches with NOT_LEADER_OR_FOLLOWER, but for those of replicas `later`."""
+        parked = self.parked
+        self.parked = [fetch for fetch in parked if fetch.request.replica_id in later]
         for fetch in parked:
-            self.answer(fetch.reply_token, self.fetch_refusal(error_codes.NOT_LEADER_OR_FOLLOWER))
+            if fetch.request.replica_id not in later:
+                refused = self.fetch_refusal(error_codes.NOT_LEADER_OR_FOLLOWER)
+                self.answer(fetch.reply_token, refused)
 
     def _refuse_voter_change(self, old: Leader) -> None:
         """Answer the change of the voters that this node, a leader no more, can not complete.

@@ -32,6 +32,7 @@ from raft.messages import (
     RaftRequest,
     RaftResponse,
     RemoveVoterRequest,
+    TransferLeadershipRequest,
     UpdateVoterRequest,
 )
 from storage.errors import OffsetOutOfRangeError
@@ -53,8 +54,13 @@ GROUPED_BYTES_MAX: Final = 256 * 1024
 Notified = Callable[[raft.NotifyEffect], None]
 
 
-_APPENDING: Final = (AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest)
-"""Requests by which a leader may append a record of its own."""
+_BEHIND_PROPOSALS: Final = (
+    AddVoterRequest,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
+    TransferLeadershipRequest,
+)
+"""Requests by which a leader may append a record of its own, or nothing for a while."""
 
 
 class Replica:
@@ -84,6 +90,7 @@ class Replica:
         self._notified = notified
         self._queue: deque[events.Event] = deque()
         self._proposals: list[events.Propose | events.RaiseKRaftVersion] = []
+        """Proposals for the core, in order; held back while it hands the leadership over."""
         self._is_draining = False
 
     @property
@@ -128,20 +135,21 @@ class Replica:
         """Step the core until the queue is empty.
 
         Proposals come before events that arrived with them: a follower's fetch of the same step is
-        then answered with their records, not only with an older high watermark.
+        then answered with their records, not only with an older high watermark. While the core
+        hands its leadership over they wait: it takes them when it gives up, and else drops them.
         """
         queue = self._queue
-        if not queue and not self._proposals:
+        if not queue and not self._has_proposals:
             return
         assert not self._is_draining, "drain is not re-entrant: use enqueue"
         self._is_draining = True
         step, now_ms = self._core.step, self._clock.now_ms
-        while self._proposals or queue:
-            if self._proposals:
+        while queue or self._has_proposals:
+            if self._has_proposals:
                 queue.extendleft(reversed(self._proposals))
                 self._proposals.clear()
             while queue:
-                if self._proposals and _may_append(queue[0]):
+                if self._has_proposals and _is_behind_proposals(queue[0]):
                     break  # the offsets of the proposals are known already: they come first
                 effects = step(queue.popleft(), now_ms)
                 if effects.persist:
@@ -152,6 +160,11 @@ class Replica:
                     self._notified(notify)
         self._is_draining = False
         self._set_timer()
+
+    @property
+    def _has_proposals(self) -> bool:
+        """True if there are proposals that the core takes now."""
+        return bool(self._proposals) and not self._core.is_handing_over
 
     def _set_timer(self) -> None:
         due_ms = self._core.next_deadline_ms()
@@ -185,6 +198,13 @@ class Replica:
         if request is None:
             answered(table.refusal(api_key, body))
             return
+        self._receive(request, answered)
+
+    def transfer_leadership(self, request: TransferLeadershipRequest, answered: Answered) -> None:
+        """Serve a request that was taken for one of the controller; `answered` gets its body."""
+        self._receive(request, answered)
+
+    def _receive(self, request: RaftRequest, answered: Answered) -> None:
         token = self.replies.expect(answered)
         self._queue.append(
             events.RequestReceived(reply_token=token, request=request, wall_ms=self._clock.wall_ms)
@@ -316,10 +336,10 @@ class Replica:
             proposals.append(events.Propose(epoch=epoch, values=values))
 
 
-def _may_append(event: events.Event) -> bool:
-    """True for an event by which the core of a leader may append a record of its own."""
+def _is_behind_proposals(event: events.Event) -> bool:
+    """True for an event before which the proposals so far must have their offsets."""
     if isinstance(event, events.RequestReceived):
-        return isinstance(event.request, _APPENDING)
+        return isinstance(event.request, _BEHIND_PROPOSALS)
     return isinstance(event, events.ResponseReceived) and isinstance(
         event.response, ApiVersionsResponse
     )

@@ -5,8 +5,11 @@ listeners and this node's life cycle. Read-only requests of both kinds of listen
 here too.
 """
 
+from typing import Any
+
 from broker_publisher.metadata_cache import MetadataCache
 from kernel.config import NodeConfig
+from kernel.quorum.messages import transfer
 from kernel.quorum.messages.table import RAFT_API_KEYS
 from kernel.quorum.metadata_state import MetadataState
 from kernel.quorum.replica import Replica
@@ -17,6 +20,7 @@ from quorum_controller.queries import QUERIES
 from quorum_controller.query_context import QueryContext
 from quorum_controller.result import RequestContext
 from quorum_controller.security.authorization import Caller
+from wire.api_keys import ALTER_PARTITION_REASSIGNMENTS
 from wire.messages.codec import Entity
 
 
@@ -59,8 +63,25 @@ class ControllerRequests:
                 self._replica.serve(api_key, body, answered)
         elif api_key in QUERIES:
             answered(self.query(api_key, body, caller, context.api_version))
-        else:
+        elif not self._transfers(api_key, body, answered, caller):
             self._state.submit(api_key, body, answered, context)
+
+    def _transfers(self, api_key: int, body: Any, answered: Answered, caller: Caller) -> bool:
+        """Serve a request to transfer the leadership; False if it is none, or not for this node.
+
+        Not before the controller is active: then it refuses the request as any other.
+        """
+        if api_key != ALTER_PARTITION_REASSIGNMENTS or not self._state.is_active:
+            return False
+        request = transfer.request_from_wire(body)
+        if request is None:
+            return False
+        refused = self._access.refusal(self._cache.image, caller, api_key, body)
+        if refused is not None:
+            answered(refused)
+        else:
+            self._replica.transfer_leadership(request, answered)
+        return True
 
     def query(
         self,

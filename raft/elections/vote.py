@@ -322,15 +322,19 @@ def start_first_election(state: RaftState, voter_id: NodeId) -> None:
             state.note_loss(Cause.NO_LEADER, "a majority of the voters knows no leader")
 
 
-def resign(state: RaftState) -> None:
-    """Become Resigned; preferred successors are the voters by fetch offset, descending."""
+def resign(state: RaftState, successor: ReplicaKey | None = None) -> None:
+    """Become Resigned; preferred successors are the voters by fetch offset, descending.
+
+    A successor that was chosen comes before them, and the others are refused their parked fetches
+    only behind EndQuorumEpoch: it says who campaigns first, a refusal says that they may.
+    """
     role = state.role
     assert isinstance(role, Leader), f"{role=}"
     assert state.loss is not None, "a resignation has a cause"
 
-    def order(voter: ReplicaKey) -> tuple[int, tuple[NodeId, bytes]]:
+    def order(voter: ReplicaKey) -> tuple[bool, int, tuple[NodeId, bytes]]:
         end = role.progress[voter].end_offset
-        return (1 if end is None else -end, replica_order(voter))
+        return (voter != successor, 1 if end is None else -end, replica_order(voter))
 
     state.become(
         Resigned(
@@ -339,6 +343,9 @@ def resign(state: RaftState) -> None:
             preferred_candidates=tuple(sorted(role.progress, key=order)),
             unacknowledged={voter.id for voter in role.progress},
             tried=set(),
+            refused_late=frozenset()
+            if successor is None
+            else frozenset([voter.id for voter in role.progress if voter != successor]),
             election_deadline_ms=state.new_election_deadline_ms(),
         )
     )

@@ -249,14 +249,19 @@ def release_parked(state: RaftState, threshold: int) -> None:
 
 
 def expire_parked(state: RaftState) -> None:
-    """Answer expired parked fetches with the response made at their arrival."""
+    """Answer expired parked fetches with the response made at their arrival.
+
+    A leader that resigned for a transfer refuses them: it would be taken for the leader.
+    """
     if not state.parked:
         return
     due = [fetch for fetch in state.parked if fetch.deadline_ms <= state.now_ms]
     if due:
         state.parked = [fetch for fetch in state.parked if fetch.deadline_ms > state.now_ms]
+        is_leader = type(state.role) is Leader
+        refused = None if is_leader else state.fetch_refusal(error_codes.NOT_LEADER_OR_FOLLOWER)
         for fetch in due:
-            state.answer(fetch.reply_token, fetch.response)
+            state.answer(fetch.reply_token, refused or fetch.response)
 
 
 def on_fetch_snapshot_request(

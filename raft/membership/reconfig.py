@@ -249,7 +249,7 @@ def _update_error(state: RaftState, request: UpdateVoterRequest) -> int:  # noqa
         return error_codes.INVALID_REQUEST
     if role.voter_change is not None or state.high_watermark is None:
         return error_codes.REQUEST_TIMED_OUT
-    if not state.is_voter_set_committed:
+    if not state.is_voter_set_committed or state.is_handing_over:
         return error_codes.REQUEST_TIMED_OUT
     if not low <= level <= high:
         return error_codes.INVALID_REQUEST
@@ -314,6 +314,8 @@ def _pending_refusal(state: RaftState, what: str, doing: str) -> Refusal | None:
     timed_out = error_codes.REQUEST_TIMED_OUT
     if role.voter_change is not None:
         return timed_out, f"Request timed out waiting for leader to handle previous {what}"
+    if state.is_handing_over:  # INV-TRANSFER-1
+        return timed_out, "Request timed out waiting for the transfer of the leadership"
     if state.is_disk_full:  # a record may wait to be written: it is in no history yet
         return timed_out, f"Request timed out waiting for space on the disk for previous {what}"
     watermark = state.high_watermark

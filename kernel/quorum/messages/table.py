@@ -15,6 +15,7 @@ from kernel.quorum.messages import (
     fetch,
     fetch_snapshot,
     remove_voter,
+    transfer,
     update_voter,
     vote,
     voter_versions,
@@ -135,6 +136,8 @@ def request_to_wire(message: raft.RaftRequest) -> tuple[int, object]:
 
 def response_to_wire(message: raft.RaftResponse) -> object:
     """Return the body of a response that the core sends."""
+    if type(message) is raft.TransferLeadershipResponse:  # its API is the controller's otherwise
+        return transfer.response_to_wire(message)
     return SERVED[KEY_OF_RESPONSE[type(message)]].response_to_wire(message)
 
 
