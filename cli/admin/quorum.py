@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 from uuid import UUID
 
 from cli.admin.elections import addresses, describe_elections
+from cli.admin.leadership_transfer import TIMEOUT_MS, transfer_leader
 from cli.admin.quorum_view import QuorumView, describe_quorum
 from cli.arguments import INT32_MAX, Parser, UsageError, check_bootstrap, integer, shortened
 from cli.command import Output, execute
@@ -46,7 +47,7 @@ def run(arguments: Sequence[str], connect: Connect = open_cluster) -> int:
 
 
 def _parse(arguments: Sequence[str]) -> Namespace:
-    parser = Parser("kraftline quorum", "Describe the metadata quorum, change its voters.")
+    parser = Parser("kraftline quorum", "Describe the metadata quorum, change its voters or leader.")
     parser.bootstrap()
     commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
     describing = commands.add_parser("describe")
@@ -70,6 +71,14 @@ def _parse(arguments: Sequence[str]) -> Namespace:
         "--controller-id", "-i", type=integer(-INT32_MAX - 1), required=True, help="of the voter"
     )
     removing.add_argument("--controller-directory-id", "-d", required=True, help="of the voter")
+    transferring = commands.add_parser("transfer-leader")
+    transferring.add_argument(
+        "--to", type=integer(0, INT32_MAX), required=True, help="id of the voter that is to lead"
+    )
+    transferring.add_argument(
+        "--timeout", type=integer(1, INT32_MAX), default=TIMEOUT_MS,
+        help="ms until the leader gives up at the latest; 30000, and the election time-out at most",
+    )  # fmt: skip
     for command in (adding, removing):
         command.add_argument(
             "--dry-run",
@@ -77,7 +86,7 @@ def _parse(arguments: Sequence[str]) -> Namespace:
             action="store_true",
             help="only say what would be done, and what blocks it (then the exit code is 1)",
         )
-    for command in (describing, adding, removing):
+    for command in (describing, adding, removing, transferring):
         command.add_argument("--json", action="store_true", help="one JSON object")
     options = parser.parse_args(arguments)
     if _asks_for_elections(options):
@@ -106,6 +115,8 @@ def _check(options: Namespace) -> None:
         raise UsageError(f"Properties file {shortened(file)} does not exists!")
     if options.command == "describe":
         _check_description(options)
+    elif options.command == "transfer-leader":
+        return
     elif options.command == "add-controller":
         if file is None:
             raise UsageError(
@@ -151,6 +162,8 @@ def perform(api: Api, options: Namespace) -> Output:
     Raises:
         ClusterError: the cluster refuses.
     """
+    if options.command == "transfer-leader":
+        return transfer_leader(api, options)
     if options.command != "describe":
         return _change_voters(api, options)
     if _asks_for_elections(options):

@@ -143,10 +143,12 @@ def _rows_of_publishers(kernel: Kernel, others: int) -> list[Row]:
     # Not the high watermark of raft: a node that resigns between the halves of a step has none.
     unread = max(0, state._committed_end_offset - loader.end_offset)
     retention = kernel.snapshots._retention
+    controller = state.controller
+    is_held = controller is not None and kernel.core.is_handing_over
     rows = [
         ("adopted batches", len(state._adopted), unread),
         ("events of raft", len(replica._queue), 0),
-        ("proposals", len(replica._proposals), 0),
+        ("proposals", len(replica._proposals), len(controller._batches) if is_held else 0),
         ("unsynced segments", len(log._flushing.unsynced), len(log._segments)),
         # Those that a fetched snapshot removed are forgotten at the next look at retention.
         ("times of snapshots", len(retention._timestamps_ms), len(retention._files.list()) + SLACK),

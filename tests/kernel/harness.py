@@ -218,7 +218,8 @@ class World:
         else:
             check_deadlines(kernel)
             assert not kernel.replica._queue, "a step leaves no event to the next one"
-            assert not kernel.replica._proposals, "nor a proposal"
+            is_held = kernel.core.is_handing_over
+            assert is_held or not kernel.replica._proposals, "nor a proposal"
             self._perform(node_id, life, effects)
 
     def _failed(self, node_id: int, life: int, error: Exception) -> None:
