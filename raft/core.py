@@ -455,6 +455,7 @@ class RaftCore:
             assert type(role) is Leader or is_late, f"only a leader parks fetches {role=}"
         if state.transfer is not None and state.is_handing_over:
             assert log.end_offset == state.transfer.end_offset, f"INV-TRANSFER-1 {log.describe()}"
+            assert state.transfer.deadline_ms > state.now_ms, f"INV-TRANSFER-3 {state.transfer=}"
         if not state.is_voter and not (state.log.kraft_version > 0 and type(role) is Leader):
             assert isinstance(role, _ROLES_OF_OBSERVERS), f"{role=}"
         if not state.may_become_candidate and state.shutdown_deadline_ms is None:

@@ -10,6 +10,7 @@ INV-TRANSFER-2: it hands over when the target has the whole log durably, and all
 So whoever proposed before the request is answered by this leader, and what was held back is in no
 log: no client is refused for a record that the next leader commits.
 
+INV-TRANSFER-3: it waits no longer than the election time-out, nor than the time of the request.
 A leader that gives up leads on, and takes the proposals held back. Once it has resigned it is a
 voter like others: it does not know whom they elect until a leader of a later epoch is named to it,
 or the time is over, and answers by that. The election itself is that of any resignation.
@@ -26,7 +27,7 @@ from raft.elections.vote import resign
 from raft.messages import TransferLeadershipRequest, TransferLeadershipResponse
 from raft.roles import Leader
 from raft.state import RaftState, Transfer
-from wire.types import NodeId
+from wire.types import NodeId, ReplicaKey
 
 Refusal = tuple[int, str | None]
 
@@ -114,11 +115,24 @@ def hand_over(state: RaftState) -> None:
     """Resign in favour of the target."""
     transfer = state.transfer
     assert transfer is not None, "nothing is handed over unasked"
-    assert state.high_watermark == transfer.end_offset, f"INV-TRANSFER-2 {transfer=}"
     state.note_loss(Cause.OPERATOR, f"its transfer to voter {transfer.target.id} was asked for")
     deadline_ms = state.now_ms + state.config.request_timeout_ms
     state.transfer = replace(transfer, deadline_ms=deadline_ms)
+    _answer_fetches(state, transfer.target)
     resign(state, transfer.target)
+
+
+def _answer_fetches(state: RaftState, target: ReplicaKey) -> None:
+    """Answer the parked fetch of the target as if its wait were over.
+
+    A refusal, were it there before EndQuorumEpoch, would have it count this node as one that does
+    not vote for it; and left alone it would hold up what the target asks next.
+    """
+    for fetch in list(state.parked):
+        request = fetch.request
+        if state.voters.key_of(request.replica_id, request.replica_directory_id) == target:
+            state.parked.remove(fetch)
+            state.answer(fetch.reply_token, fetch.response)
 
 
 def settle_transfer(state: RaftState, transfer: Transfer) -> None:

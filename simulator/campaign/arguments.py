@@ -47,7 +47,8 @@ DRAWS: Final = {
     5: "before bodies stayed in memory",
     6: "before disks were quick after a send",
     7: "before voters lost their disks",
-    8: "with all of these",
+    8: "before transfers were",
+    9: "with all of these",
 }
 """Value of `--draws` -> how its seeds differ from those of the next one."""
 DRAWS_HELP: Final = f"{'; '.join(f'{n}: {text}' for n, text in DRAWS.items())} ({NEWEST_DRAWS})"

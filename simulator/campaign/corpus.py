@@ -33,6 +33,8 @@ OPTIONS: Final = {
     "short-6": replace(SHORT, draws=6),
     "standard-7": Options(draws=7),
     "short-7": replace(SHORT, draws=7),
+    "standard-8": Options(draws=8),
+    "short-8": replace(SHORT, draws=8),
 }
 FIELDS: Final = 5
 _VOTERS: Final = tuple(map(str, range(1, VOTERS_MAX + 1)))

@@ -70,7 +70,7 @@ RECORDS_FAULTS: Final = (
 GROUPS_FAULTS: Final = (*RECORDS_FAULTS, *GROUPS_KINDS)
 """Faults of clusters with groups."""
 
-NEWEST_DRAWS: Final = 8
+NEWEST_DRAWS: Final = 9
 """1: without later additions, so that a seed of campaign/seeds.txt means what it meant.
 2: with the later faults. 3: clients look up, write a config, choose by the answers they got.
 4: with lost messages, full links, failed writes, restart storms, crashes of a start; a seed that
@@ -79,7 +79,8 @@ gets none of them is what it is in 3.
 6: nodes hand bodies over in memory, but for one of `WIRE_ONE_IN` seeds; the same faults as in 5.
 7: half of the seeds with turns have disks that are quick also after something was sent; the others
 are what they are in 6.
-8: with voters that lose their disks; a seed that gets none of it is what it is in 7."""
+8: with voters that lose their disks; a seed that gets none of it is what it is in 7.
+9: with transfers of the leadership; a seed that gets none is what it is in 8."""
 
 WIRE_ONE_IN: Final = 10
 """One in so many seeds has every message encoded and decoded by kio's and our codecs."""

@@ -53,6 +53,8 @@ MARKS: Final = (
     "apply_stalled",
     # faults with an effect
     "leader_cut_off",
+    "leadership_transferred",
+    "transfer_given_up",
     "disk_full",
     "bit_rot",
     "lost_write",

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from simulator.faults import disks, network, processes
+from simulator.faults import disks, leadership, network, processes
 from simulator.faults.fault import CarryingOut
 from simulator.faults.kinds import KINDS
 
@@ -41,6 +41,7 @@ FAULTS: Final[dict[str, CarryingOut]] = {
     "kill_at_operation": processes.kill_at_operation,
     "lasting_disk_fault": disks.lasting_disk_fault,
     "wiped_voter": disks.wiped_voter,
+    "transfer": leadership.transfer,
     "fsync_lie": disks.fsync_lie,
 }
 """Kind -> function, apart from `KINDS`: these functions load the kernel; the command line, which

@@ -15,9 +15,11 @@ from simulator.mutants.records import RECORDS
 from simulator.mutants.registry import Mutant
 from simulator.mutants.regressions import REGRESSIONS
 from simulator.mutants.replication import REPLICATION
+from simulator.mutants.transfers import TRANSFERS
 
 _ALL: Final = (
     *ELECTIONS,
+    *TRANSFERS,
     *REPLICATION,
     *DISKS,
     *CONTROLLERS,

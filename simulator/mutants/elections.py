@@ -173,7 +173,7 @@ def _resigns_into_its_epoch(patches: Patches) -> None:
     """A leader that resigns waits in its epoch like any voter; the table of raft allows it."""
 
     def make(_: Original) -> Original:
-        def resign(state: RaftState) -> None:
+        def resign(state: RaftState, *_: object) -> None:
             deadline_ms = state.new_election_deadline_ms()
             epoch, leader_id = state.role.epoch, state.role.leader_id
             state.become(

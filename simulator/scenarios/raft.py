@@ -54,6 +54,7 @@ class RaftScenario:
             "space": self._space,
             "evidence": self._evidence,
             "resign": self._resign,
+            "transfer": self._transfer,
             "shutdown": self._shutdown,
             "snapshot": self._snapshot,
             "describe": self._describe,
@@ -295,6 +296,17 @@ class RaftScenario:
         replica = self._replica(command)
         epoch = LeaderEpoch(command.number_option("epoch", replica.running.epoch))
         self.quorum.step(replica, ev.ResignRequested(epoch=epoch))
+
+    def _transfer(self, command: Command) -> None:
+        """`transfer 1 3 [voters=1,2,3] [timeout=MS]`: ask 1 to hand its leadership over to 3."""
+        replica = self._replica(command)
+        target = command.number(1, "target")
+        voters = command.numbers("voters") or [i for i, _ in replica.config.voters]
+        request = m.TransferLeadershipRequest(
+            replicas=(target, *[number for number in voters if number != target]),
+            timeout_ms=command.number_option("timeout", 30_000),
+        )
+        self.quorum.request(replica, None, request, None)
 
     def _shutdown(self, command: Command) -> None:
         """`shutdown 1`."""

@@ -166,7 +166,10 @@ def response_text(response: m.RaftResponse, base_offset: int = 0) -> str:
         return _describe_quorum_text(response)
     if not isinstance(response, m.LeaderResponse):
         error = f" error={ERROR_NAMES[response.error_code]}" if response.error_code else ""
-        return kind_of(response) + error
+        said = ""
+        if isinstance(response, m.TransferLeadershipResponse) and response.error_message:
+            said = f", {response.error_message}"
+        return kind_of(response) + error + said
     return _leader_response_text(response, base_offset)
 
 

@@ -82,6 +82,17 @@ def test_the_target_is_elected_whichever_it_is(make, count, place):
     assert election.leaderless_ms <= IDLE_MS_MAX
 
 
+def test_the_target_needs_no_third_voter():
+    world = running()
+    former, (target, third) = world.active(), followers(world)
+    world.kill(third)
+    world.run_for(1_000)
+    client = world.client(former, "CONTROLLER")
+    answer = client.call(ALTER_REASSIGNMENTS, transfer_to(world, target))
+    assert row_of(answer) == (ErrorCode.none, f"node {target} leads epoch 2")
+    assert world.kernel(former).elections.newest[-1].leaderless_ms <= IDLE_MS_MAX
+
+
 @pytest.mark.parametrize("through", ["leader", "another"])
 def test_a_broker_forwards_it(through):
     world = running()

@@ -268,9 +268,11 @@ def test_without_a_leader_it_is_answered_in_the_end():
     assert told == (codes.REQUEST_TIMED_OUT, text)
 
 
-def test_the_other_voters_are_refused_behind_the_end_of_the_epoch():
+def test_the_fetch_of_the_target_is_answered_and_others_are_refused_behind_the_end_of_the_epoch():
     made, now, effects = resigned()
-    assert refused(effects) == [3]
+    assert refused(effects) == []
+    (granted,) = [e.response for e in effects.send if getattr(e, "reply_token", None) == PARKED[3]]
+    assert (granted.error_code, granted.leader_id, granted.high_watermark) == (0, 1, 1)
     assert made.parked_fetch_count == 1
     (sent,) = [e for e in effects.send if getattr(e, "destination_id", None) == 2]
     response = m.EndQuorumEpochResponse(leader_id=1, leader_epoch=1)

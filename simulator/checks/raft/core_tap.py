@@ -17,7 +17,7 @@ from raft.messages import FetchResponse, VoteRequest, VoteResponse
 from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role
 from simulator.campaign.probes import Probes
 from simulator.checks.metadata.ledger import Ledger
-from simulator.checks.raft.causes import causes_of, wrong_cause
+from simulator.checks.raft.causes import causes_of, wrong_cause, wrong_successor
 from simulator.checks.raft.pre_votes import (
     Broken,
     LeaderContact,
@@ -109,7 +109,12 @@ class CoreTap:
     ) -> None:
         after, is_sole = core.role, len(core.voters) == 1
         wrong = wrong_change(before, after, is_sole=is_sole)
-        wrong = wrong or wrong_cause(before, after, kind, effects)
+        raft = core._state  # noqa: SLF001 - what no driver needs
+        is_transferred = raft.transfer is not None
+        wrong = wrong or wrong_cause(before, after, kind, effects, is_transferred=is_transferred)
+        if type(after) is Resigned:
+            ends = core.log_end_offset, raft.high_watermark_highest
+            wrong = wrong or wrong_successor(before, kind, effects, raft.transfer, ends)
         if wrong is not None:
             self.broken = self.broken or ("I16", wrong)
         if type(after) is Candidate:
