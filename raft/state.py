@@ -405,7 +405,7 @@ class RaftState:
         )
 
     def refuse_parked(self, later: frozenset[NodeId] = frozenset()) -> None:
-        """Answer the parked fetches with NOT_LEADER_OR_FOLLOWER, but for those of replicas `later`."""
+        """Answer parked fetches with NOT_LEADER_OR_FOLLOWER, but for those of replicas `later`."""
         parked = self.parked
         self.parked = [fetch for fetch in parked if fetch.request.replica_id in later]
         for fetch in parked:

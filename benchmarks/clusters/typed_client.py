@@ -16,7 +16,7 @@ METADATA: Final = 3
 API_VERSIONS: Final = 18
 DESCRIBE_QUORUM: Final = 55
 DESCRIBE_CLUSTER: Final = 60
-VERSIONS: Final = {1: 17, 3: 12, 18: 4, 19: 7, 20: 6, 55: 0, 60: 1, 62: 4, 63: 1}
+VERSIONS: Final = {1: 17, 3: 12, 18: 4, 19: 7, 20: 6, 45: 1, 55: 0, 60: 1, 62: 4, 63: 1}
 """Versions that both Kafka 4.3 and kraftline serve."""
 TIMEOUT: Final = timedelta(seconds=60)
 

@@ -62,7 +62,7 @@ def _asked(api: Api, replicas: tuple[int, ...], timeout_ms: int) -> Any:
     partition = new.ReassignablePartition(partition_index=0, replicas=replicas)
     request = new.AlterPartitionReassignmentsRequest(
         timeout=timedelta(milliseconds=timeout_ms),
-        allow_replication_factor_change=False,
+        allow_replication_factor_change=True,  # all that version 0 knows
         topics=(new.ReassignableTopic(name=METADATA_TOPIC_NAME, partitions=(partition,)),),
     )
     answer = check(api.call(ALTER_REASSIGNMENTS, request))

@@ -47,7 +47,7 @@ def run(arguments: Sequence[str], connect: Connect = open_cluster) -> int:
 
 
 def _parse(arguments: Sequence[str]) -> Namespace:
-    parser = Parser("kraftline quorum", "Describe the metadata quorum, change its voters or leader.")
+    parser = Parser("kraftline quorum", "Describe the metadata quorum, change voters or leader.")
     parser.bootstrap()
     commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
     describing = commands.add_parser("describe")

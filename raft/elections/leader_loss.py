@@ -45,7 +45,7 @@ class Cause(StrEnum):
     DISK_FULL = "disk_full"
     """This node led, and its disk refused an append."""
     OPERATOR = "operator"
-    """This node led, and was asked to shut down."""
+    """This node led, and was asked to shut down, or to hand over to another voter."""
     REMOVED = "removed"
     """This node led, and is no voter any more."""
     FAULT = "fault"

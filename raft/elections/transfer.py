@@ -137,7 +137,7 @@ def _answer_fetches(state: RaftState, target: ReplicaKey) -> None:
 
 def settle_transfer(state: RaftState, transfer: Transfer) -> None:
     """Answer a transfer that is over; else wake when it is to be given up."""
-    leader, target_id, is_due = state.leader, transfer.target.id, transfer.deadline_ms <= state.now_ms
+    leader, target_id = state.leader, transfer.target.id
     code = error_codes.REQUEST_TIMED_OUT
     if leader.leader_id is not None and leader.epoch > transfer.epoch:
         is_elected = leader.leader_id == target_id
@@ -145,7 +145,7 @@ def settle_transfer(state: RaftState, transfer: Transfer) -> None:
         text = f"node {leader.leader_id} leads epoch {leader.epoch}"
         if not is_elected:
             text = f"{text}, it was elected before node {target_id}"
-    elif not is_due:
+    elif transfer.deadline_ms > state.now_ms:
         state.wake_at(transfer.deadline_ms)
         return
     elif state.is_handing_over:

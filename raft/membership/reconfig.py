@@ -314,10 +314,11 @@ def _pending_refusal(state: RaftState, what: str, doing: str) -> Refusal | None:
     timed_out = error_codes.REQUEST_TIMED_OUT
     if role.voter_change is not None:
         return timed_out, f"Request timed out waiting for leader to handle previous {what}"
-    if state.is_handing_over:  # INV-TRANSFER-1
-        return timed_out, "Request timed out waiting for the transfer of the leadership"
-    if state.is_disk_full:  # a record may wait to be written: it is in no history yet
-        return timed_out, f"Request timed out waiting for space on the disk for previous {what}"
+    if state.is_handing_over or state.is_disk_full:
+        # With a full disk a record may wait to be written: it is in no history yet.
+        disk = f"space on the disk for previous {what}"
+        text = "the transfer of the leadership" if state.is_handing_over else disk
+        return timed_out, f"Request timed out waiting for {text}"
     watermark = state.high_watermark
     if watermark is None:
         text = "waiting for leader to establish HWM and fence previous voter changes"

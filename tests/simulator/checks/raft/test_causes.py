@@ -5,9 +5,11 @@ import pytest
 from raft.effects import Effects, LeaderChanged
 from raft.elections.leader_loss import Cause, LeaderLoss
 from raft.events import DiskFull, RequestReceived, ResignRequested, ShutdownRequested, TimeAdvanced
-from simulator.checks.raft.causes import causes_of, wrong_cause
+from raft.fetching.progress import Progress
+from raft.state import Transfer
+from simulator.checks.raft.causes import causes_of, wrong_cause, wrong_successor
 from tests.simulator.checks.raft.test_roles import follower_of, leading, resigned, unattached
-from wire.types import LeaderAndEpoch
+from wire.types import LeaderAndEpoch, ReplicaKey
 
 
 def effects_with(*causes):
@@ -71,3 +73,41 @@ def test_other_roles_are_not_judged():
 
 def test_the_causes_of_a_step_are_in_order():
     assert causes_of(effects_with(Cause.FENCED, None)) == [Cause.FENCED, None]
+
+
+@pytest.mark.parametrize("kind", [RequestReceived, TimeAdvanced])
+def test_a_transfer_ends_a_leadership_at_any_event(kind):
+    causes = effects_with(Cause.OPERATOR)
+    assert wrong_cause(leading(3), resigned(3), kind, causes, is_transferred=True) is None
+    assert wrong_cause(leading(3), resigned(3), kind, causes) is not None
+    fenced = effects_with(Cause.OPERATOR)
+    assert wrong_cause(leading(3), unattached(4), kind, fenced, is_transferred=True) is not None
+
+
+TRANSFER = Transfer(reply_token=1, target=ReplicaKey(2), epoch=3, end_offset=7, deadline_ms=9)
+
+
+def successor(reached, ends, kind=TimeAdvanced, cause=Cause.OPERATOR, transfer=TRANSFER):
+    before = leading(3)
+    before.progress = {ReplicaKey(2): Progress(end_offset=reached)}
+    return wrong_successor(before, kind, effects_with(cause), transfer, ends)
+
+
+def test_a_successor_has_the_whole_log_and_all_of_it_is_committed():
+    assert successor(7, (7, 7)) is None
+    said = "its leadership went to 2, which has"
+    assert successor(6, (7, 7)) == f"{said} 6 of 7, 7 committed"
+    assert successor(7, (7, 6)) == f"{said} 7 of 7, 6 committed"
+    assert successor(7, (8, 7)) == f"{said} 7 of 8, 7 committed"
+
+
+@pytest.mark.parametrize("more", [
+    {"transfer": None}, {"cause": Cause.CHECK_QUORUM}, {"kind": ShutdownRequested},
+])  # fmt: skip
+def test_other_resignations_choose_no_successor(more):
+    assert successor(0, (7, 7), **more) is None
+
+
+def test_a_follower_hands_nothing_over():
+    effects = effects_with(Cause.OPERATOR)
+    assert wrong_successor(follower_of(2, 3), TimeAdvanced, effects, TRANSFER, (7, 7)) is None
