@@ -21,7 +21,7 @@ compares each cell with what a core does:
 |leader of this epoch discovered|Follower|Follower|Follower|-|-|-|
 |higher epoch with a leader|Follower|Follower|Follower|Follower|Follower|Follower|
 |higher epoch without one|Unattached|Unattached|Unattached|Unattached|Unattached|Unattached|
-|resignation or shutdown requested|-|-|-|Resigned|-|-|
+|resignation, shutdown or transfer requested|-|-|-|Resigned|-|-|
 |disk full|-|Unattached|Unattached|Resigned|-|-|
 |timer or evidence on a full disk|Unattached|-|-|-|Unattached|Unattached|
 |only voter|Prospective|Candidate|Leader|-|-|Prospective|

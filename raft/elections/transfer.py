@@ -75,7 +75,7 @@ def _refusal(state: RaftState, request: TransferLeadershipRequest) -> Refusal | 
         text = f"node {replicas[0] if replicas else '-'} is none of the voters {list(ids)}"
         return error_codes.INVALID_REPLICA_ASSIGNMENT, text
     if sorted(replicas) != list(ids):
-        text = f"the replicas {list(replicas)} are not the voters {list(ids)}"
+        text = f"the replicas are not the voters {list(ids)}, each once"
         return error_codes.INVALID_REPLICA_ASSIGNMENT, text
     busy = error_codes.REASSIGNMENT_IN_PROGRESS
     if state.transfer is not None:

@@ -267,6 +267,14 @@ def fetch_snapshot(driven: Driven, event: type | None) -> None:
     driven.step(event(snapshot_id=wanted, **more))
 
 
+def transfer(driven: Driven) -> None:
+    """A leader hands over to a voter that has its log."""
+    if isinstance(driven.role, Leader):
+        epoch = driven.role.epoch
+        driven.request(fetch(epoch, driven.core.log_end_offset, epoch, replica=TWO))
+    driven.request(m.TransferLeadershipRequest(replicas=(TWO, ONE, 3), timeout_ms=1))
+
+
 def chunk_of_a_snapshot(epoch: int) -> m.FetchSnapshotRequest:
     return m.FetchSnapshotRequest(
         cluster_id="c", replica_id=TWO, replica_directory_id=None, current_leader_epoch=epoch,
@@ -325,10 +333,11 @@ ROWS: Final[dict[str, Row]] = {
             partial(next_epoch, leader_id=ONE, error_code=codes.NONE),
         )
     ),
-    "resignation or shutdown requested": Row(
+    "resignation, shutdown or transfer requested": Row(
         (
             lambda d: d.step(ev.ResignRequested(epoch=d.role.epoch)),
             lambda d: d.step(ev.ShutdownRequested()),
+            transfer,
         )
     ),
     "disk full": Row((lambda d: d.step(ev.DiskFull()), refuse_records)),
