@@ -5,7 +5,7 @@ listeners and this node's life cycle. Read-only requests of both kinds of listen
 here too.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from broker_publisher.metadata_cache import MetadataCache
 from kernel.config import NodeConfig
@@ -22,6 +22,11 @@ from quorum_controller.result import RequestContext
 from quorum_controller.security.authorization import Caller
 from wire.api_keys import ALTER_PARTITION_REASSIGNMENTS
 from wire.messages.codec import Entity
+
+if TYPE_CHECKING:
+    from kio.schema.alter_partition_reassignments.v1.request import (
+        AlterPartitionReassignmentsRequest,
+    )
 
 
 class ControllerRequests:
@@ -66,14 +71,14 @@ class ControllerRequests:
         elif not self._transfers(api_key, body, answered, caller):
             self._state.submit(api_key, body, answered, context)
 
-    def _transfers(self, api_key: int, body: Any, answered: Answered, caller: Caller) -> bool:
+    def _transfers(self, api_key: int, body: object, answered: Answered, caller: Caller) -> bool:
         """Serve a request to transfer the leadership; False if it is none, or not for this node.
 
         Not before the controller is active: then it refuses the request as any other.
         """
         if api_key != ALTER_PARTITION_REASSIGNMENTS or not self._state.is_active:
             return False
-        request = transfer.request_from_wire(body)
+        request = transfer.request_from_wire(cast("AlterPartitionReassignmentsRequest", body))
         if request is None:
             return False
         refused = self._access.refusal(self._cache.image, caller, api_key, body)

@@ -56,6 +56,8 @@ def on_transfer_request(
         _answer(state, reply_token, error_codes.NONE, text)
         return
     wait_ms = max(1, min(request.timeout_ms, state.config.election_timeout_ms))
+    assert state.transfer is None, "one at a time"
+    assert role.voter_change is None, f"INV-TRANSFER-1 {role=}"
     state.transfer = Transfer(
         reply_token=reply_token,
         target=state.voters.by_id[target_id].key,
@@ -115,6 +117,7 @@ def hand_over(state: RaftState) -> None:
     """Resign in favour of the target."""
     transfer = state.transfer
     assert transfer is not None, "nothing is handed over unasked"
+    assert state.is_handing_over, f"{transfer=} {state.role=}"
     state.note_loss(Cause.OPERATOR, f"its transfer to voter {transfer.target.id} was asked for")
     deadline_ms = state.now_ms + state.config.request_timeout_ms
     state.transfer = replace(transfer, deadline_ms=deadline_ms)
@@ -138,6 +141,7 @@ def _answer_fetches(state: RaftState, target: ReplicaKey) -> None:
 def settle_transfer(state: RaftState, transfer: Transfer) -> None:
     """Answer a transfer that is over; else wake when it is to be given up."""
     leader, target_id = state.leader, transfer.target.id
+    assert transfer.epoch <= state.epoch, f"INV-EPOCH-1 {transfer=}"
     code = error_codes.REQUEST_TIMED_OUT
     if leader.leader_id is not None and leader.epoch > transfer.epoch:
         is_elected = leader.leader_id == target_id

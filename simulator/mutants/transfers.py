@@ -60,12 +60,12 @@ def _kept_for_ever(patches: Patches) -> None:
     """Proposals that were held back once are never made."""
 
     def make(original: Original) -> Original:
-        held: set[int] = set()
+        held: list[Replica] = []
 
         def has_proposals(self: Replica) -> bool:
             if self._core.is_handing_over and self._proposals:
-                held.add(id(self))
-            return id(self) not in held and original(self)
+                held.append(self)
+            return not any(each is self for each in held) and original(self)
 
         return has_proposals
 

@@ -74,7 +74,7 @@ def _mixed(folder: Path) -> Iterator[tuple[Quorum, dict[str, subprocess.Popen[by
 
 
 def _transfer(quorum: Quorum, target: int) -> str:
-    """What `quorum transfer-leader` says."""
+    """Return the line of `quorum transfer-leader`."""
     words = ["quorum", "--bootstrap-controller", ",".join(_controllers(quorum)), "transfer-leader"]
     done = subprocess.run(
         [sys.executable, "-m", "cli.main", *words, "--to", str(target)],
