@@ -22,6 +22,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 import msgspec
+from typing_extensions import override
 
 from benchmarks import report
 from benchmarks.clusters import protocol
@@ -49,6 +50,7 @@ class Creators(threading.Thread):
         self.answered: list[float] = []
         self.errors: list[str] = []
 
+    @override
     def run(self) -> None:
         """Create until stopped."""
         with selectors.DefaultSelector() as selector:

@@ -144,11 +144,13 @@ def _rows_of_publishers(kernel: Kernel, others: int) -> list[Row]:
     unread = max(0, state._committed_end_offset - loader.end_offset)
     retention = kernel.snapshots._retention
     controller = state.controller
-    is_held = controller is not None and kernel.core.is_handing_over
+    held = 0
+    if controller is not None and kernel.core.is_handing_over:
+        held = len(controller._batches)
     rows = [
         ("adopted batches", len(state._adopted), unread),
         ("events of raft", len(replica._queue), 0),
-        ("proposals", len(replica._proposals), len(controller._batches) if is_held else 0),
+        ("proposals", len(replica._proposals), held),
         ("unsynced segments", len(log._flushing.unsynced), len(log._segments)),
         # Those that a fetched snapshot removed are forgotten at the next look at retention.
         ("times of snapshots", len(retention._timestamps_ms), len(retention._files.list()) + SLACK),
