@@ -393,7 +393,6 @@ class RaftCore:
         """Assign offsets at the log end; ignored unless this node leads the proposal's epoch."""
         if not self.can_propose(event.epoch):
             return
-        assert not self._state.is_handing_over, "INV-TRANSFER-1: proposals are held back"
         if type(event) is RaiseKRaftVersion:
             raise_level(self._state, event.level)
             return

@@ -212,12 +212,7 @@ class RaftState:
     @property
     def is_handing_over(self) -> bool:
         """True while this leader appends nothing, and waits for its successor to have its log."""
-        transfer = self.transfer
-        return (
-            transfer is not None
-            and transfer.epoch == self.role.epoch
-            and isinstance(self.role, Leader)
-        )
+        return self.transfer is not None and isinstance(self.role, Leader)
 
     @property
     def leader_endpoint(self) -> Endpoint | None:

@@ -54,13 +54,8 @@ GROUPED_BYTES_MAX: Final = 256 * 1024
 Notified = Callable[[raft.NotifyEffect], None]
 
 
-_BEHIND_PROPOSALS: Final = (
-    AddVoterRequest,
-    RemoveVoterRequest,
-    UpdateVoterRequest,
-    TransferLeadershipRequest,
-)
-"""Requests by which a leader may append a record of its own, or nothing for a while."""
+_APPENDING: Final = (AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest)
+"""Requests by which a leader may append a record of its own."""
 
 
 class Replica:
@@ -139,7 +134,7 @@ class Replica:
         hands its leadership over they wait: it takes them when it gives up, and else drops them.
         """
         queue = self._queue
-        if not queue and not self._has_proposals:
+        if not queue and not self._proposals:
             return
         assert not self._is_draining, "drain is not re-entrant: use enqueue"
         self._is_draining = True
@@ -149,7 +144,7 @@ class Replica:
                 queue.extendleft(reversed(self._proposals))
                 self._proposals.clear()
             while queue:
-                if self._has_proposals and _is_behind_proposals(queue[0]):
+                if self._has_proposals and _may_append(queue[0]):
                     break  # the offsets of the proposals are known already: they come first
                 effects = step(queue.popleft(), now_ms)
                 if effects.persist:
@@ -336,10 +331,10 @@ class Replica:
             proposals.append(events.Propose(epoch=epoch, values=values))
 
 
-def _is_behind_proposals(event: events.Event) -> bool:
-    """True for an event before which the proposals so far must have their offsets."""
+def _may_append(event: events.Event) -> bool:
+    """True for an event by which the core of a leader may append a record of its own."""
     if isinstance(event, events.RequestReceived):
-        return isinstance(event.request, _BEHIND_PROPOSALS)
+        return isinstance(event.request, _APPENDING)
     return isinstance(event, events.ResponseReceived) and isinstance(
         event.response, ApiVersionsResponse
     )

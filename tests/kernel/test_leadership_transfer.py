@@ -5,12 +5,15 @@ from datetime import timedelta
 
 import pytest
 
+from kernel.quorum.messages.table import response_to_wire
+from kernel.serving.forwarding import is_not_controller
 from quorum_controller.security.authorization import (
     CLUSTER_NAME,
     AccessRules,
     Operation,
     ResourceType,
 )
+from raft.messages import TransferLeadershipResponse
 from tests.kernel.dynamic import dynamic_world
 from tests.kernel.harness import World, create_topic_body
 from wire.errors import ErrorCode
@@ -111,7 +114,30 @@ def test_a_controller_that_does_not_lead_refuses():
     client = world.client(target, "CONTROLLER")
     answer = client.call(ALTER_REASSIGNMENTS, transfer_to(world, target))
     assert answer.error_code is ErrorCode.not_controller
-    assert row_of(answer)[0] is ErrorCode.not_controller
+    text = f"The active controller appears to be node {world.active()}."
+    assert row_of(answer) == (ErrorCode.not_controller, text)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.not_controller, ErrorCode.request_timed_out])
+def test_brokers_look_for_not_controller_at_the_top(code):
+    """A leader that is deposed before the core has the request."""
+    message = TransferLeadershipResponse(error_code=code.value, error_message="said")
+    answer = response_to_wire(message)
+    assert row_of(answer) == (code, "said")
+    assert is_not_controller(answer) is (code is ErrorCode.not_controller)
+
+
+def test_a_partition_of_another_topic_is_reassigned_as_ever():
+    world = running()
+    former = world.active()
+    client = world.client(former)
+    client.create_topic("other", replicas=3)
+    target = followers(world)[0]
+    answer = client.call(ALTER_REASSIGNMENTS, transfer_to(world, target, topic="other"))
+    assert answer.responses[0].partitions[0].error_code is ErrorCode.none
+    topic = world.kernel(former).cache.image.topic_named("other")
+    assert topic.partitions[0].replicas[0] == target
+    assert world.active() == former
 
 
 def test_no_request_of_a_client_fails_by_a_transfer():

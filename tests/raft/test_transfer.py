@@ -164,6 +164,7 @@ OTHERS = (
     ((4, 1, 2), (codes.INVALID_REPLICA_ASSIGNMENT, "node 4 is none of the voters [1, 2, 3]")),
     ((3, 1), OTHERS),
     ((3, 1, 1), OTHERS),
+    ((3, 1, 2, 2), OTHERS),
     ((3, 1, 2, 4), OTHERS),
 ])  # fmt: skip
 def test_replicas_that_are_refused_or_lead(replicas, told):
