@@ -67,6 +67,19 @@ class VoterChange(msgspec.Struct, frozen=True, kw_only=True):
     deadline_ms: int
 
 
+class Transfer(msgspec.Struct, frozen=True, kw_only=True):
+    """A transfer of the leadership that is not answered yet (elections/transfer.py)."""
+
+    reply_token: int
+    target: ReplicaKey
+    epoch: LeaderEpoch
+    """The epoch that it ends."""
+    end_offset: Offset
+    """The log end, which stands still until the target has it (INV-TRANSFER-1)."""
+    deadline_ms: int
+    """Time at which the leader gives up; once it has resigned, the time of the answer."""
+
+
 @final
 class Leader(msgspec.Struct, kw_only=True):
     """The leader of `epoch`, which starts at `epoch_start_offset`."""

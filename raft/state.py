@@ -23,10 +23,10 @@ from raft.effects import (
 from raft.elections.evidence import FastElection
 from raft.elections.leader_loss import Cause, LeaderLoss, loss_by_epoch, loss_of
 from raft.fetching.epoch_cache import LogView
+from raft.fetching.progress import ParkedFetch
 from raft.membership.voters import VoterSet
 from raft.messages import (
     AddVoterResponse,
-    FetchRequest,
     FetchResponse,
     RaftRequest,
     RaftResponse,
@@ -40,6 +40,7 @@ from raft.roles import (
     Prospective,
     Resigned,
     Role,
+    Transfer,
     Unattached,
 )
 from raft.transitions import transition
@@ -56,29 +57,6 @@ from wire.types import (
 
 class RaftInvariantError(Exception):
     """A violated invariant of the quorum (two leaders in an epoch, committed data truncated)."""
-
-
-class ParkedFetch(msgspec.Struct, frozen=True, kw_only=True):
-    """A Fetch that waits for records, for a higher high watermark or for its time-out."""
-
-    reply_token: int
-    request: FetchRequest
-    deadline_ms: int
-    wall_ms: int
-    response: FetchResponse
-
-
-class Transfer(msgspec.Struct, frozen=True, kw_only=True):
-    """A transfer of the leadership that is not answered yet (elections/transfer.py)."""
-
-    reply_token: int
-    target: ReplicaKey
-    epoch: LeaderEpoch
-    """The epoch that it ends."""
-    end_offset: Offset
-    """The log end, which stands still until the target has it (INV-TRANSFER-1)."""
-    deadline_ms: int
-    """Time at which the leader gives up; once it has resigned, the time of the answer."""
 
 
 class PendingAppend(msgspec.Struct, frozen=True):

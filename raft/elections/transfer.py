@@ -25,8 +25,8 @@ from raft.config import TRANSFER_LAG_MAX
 from raft.elections.leader_loss import Cause
 from raft.elections.vote import resign
 from raft.messages import TransferLeadershipRequest, TransferLeadershipResponse
-from raft.roles import Leader
-from raft.state import RaftState, Transfer
+from raft.roles import Leader, Transfer
+from raft.state import RaftState
 from wire.types import NodeId, ReplicaKey
 
 Refusal = tuple[int, str | None]

@@ -12,7 +12,7 @@ from raft import error_codes
 from raft.config import OBSERVERS_MAX, PARKED_FETCHES_MAX
 from raft.effects import Claimed, ReadAndSendFetch, ReadAndSendSnapshotChunk
 from raft.fetching.epoch_cache import Validity
-from raft.fetching.progress import Progress, contacted, fetched, recent_observers
+from raft.fetching.progress import ParkedFetch, Progress, contacted, fetched, recent_observers
 from raft.membership.voter_changes import note_commit
 from raft.messages import (
     FetchRequest,
@@ -22,7 +22,7 @@ from raft.messages import (
 )
 from raft.quorum import majority, majority_offset
 from raft.roles import Leader
-from raft.state import ParkedFetch, RaftState
+from raft.state import RaftState
 from wire.types import LeaderEpoch, Offset, ReplicaKey
 
 

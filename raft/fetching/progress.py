@@ -3,6 +3,7 @@
 import msgspec
 
 from raft.config import OBSERVER_EXPIRY_MS
+from raft.messages import FetchRequest, FetchResponse
 from wire.types import Offset, ReplicaKey
 
 
@@ -17,6 +18,16 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     leader_end_at_last_fetch: Offset | None = None
     last_exchange_ms: int | None = None
     """Monotonic time of the last contact or of the last BeginQuorumEpoch sent to it."""
+
+
+class ParkedFetch(msgspec.Struct, frozen=True, kw_only=True):
+    """A Fetch that waits for records, for a higher high watermark or for its time-out."""
+
+    reply_token: int
+    request: FetchRequest
+    deadline_ms: int
+    wall_ms: int
+    response: FetchResponse
 
 
 def fetched(

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from kernel.quorum.replica import Replica
 from raft.elections import transfer
-from raft.roles import Leader
-from raft.state import RaftState, Transfer
+from raft.roles import Leader, Transfer
+from raft.state import RaftState
 from simulator.mutants.registry import SHORT, Mutant, Patches
 
 Original = Callable[..., Any]

@@ -5,8 +5,7 @@ from typing import Final
 from raft.effects import Effects, LeaderChanged
 from raft.elections.leader_loss import Cause
 from raft.events import DiskFull, ResignRequested, ShutdownRequested
-from raft.roles import Leader, Resigned, Role
-from raft.state import Transfer
+from raft.roles import Leader, Resigned, Role, Transfer
 from wire.types import Offset
 
 ASKED_TO_RESIGN: Final[dict[type, tuple[Cause, ...]]] = {

@@ -6,7 +6,7 @@ from raft.effects import Effects, LeaderChanged
 from raft.elections.leader_loss import Cause, LeaderLoss
 from raft.events import DiskFull, RequestReceived, ResignRequested, ShutdownRequested, TimeAdvanced
 from raft.fetching.progress import Progress
-from raft.state import Transfer
+from raft.roles import Transfer
 from simulator.checks.raft.causes import causes_of, wrong_cause, wrong_successor
 from tests.simulator.checks.raft.test_roles import follower_of, leading, resigned, unattached
 from wire.types import LeaderAndEpoch, ReplicaKey
