@@ -74,7 +74,10 @@ HEAD = '{"schedule":1,"seed":4,"options":{"node_count":3}}'
             "run.jsonl:2: amount is -1, allowed: 0 to 1000000",
         ),
         ('{"schedule":1,"seed":-1}', "run.jsonl:1: seed is -1, allowed: 0 to 18446744073709551615"),
-        ('{"schedule":1,"seed":1,"options":{"draws":9}}', "run.jsonl:1: draws is 9, allowed: 1 to"),
+        (
+            '{"schedule":1,"seed":1,"options":{"draws":10}}',
+            "run.jsonl:1: draws is 10, allowed: 1 to",
+        ),
         (
             '{"schedule":1,"seed":1,"options":{"faults":["nope"]}}',
             "run.jsonl:1: unknown fault 'nope': kill, ",

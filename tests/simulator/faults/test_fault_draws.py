@@ -16,7 +16,7 @@ FAST = Options(duration_us=4_000_000, write_count=15)
 
 
 ADDED_IN_4, ADDED_IN_5 = kinds_since(4), kinds_since(5)
-NEW = {4: ADDED_IN_4, 5: (*ADDED_IN_5, *VARIATIONS), 8: kinds_since(8)}
+NEW = {4: ADDED_IN_4, 5: (*ADDED_IN_5, *VARIATIONS), 8: kinds_since(8), 9: kinds_since(9)}
 
 
 @functools.cache
@@ -31,12 +31,12 @@ def has_any(seed, names):
 
 def test_each_is_on_in_one_of_twelve_seeds_and_one_of_draws_4_in_a_third():
     on = [set(settings_of(seed, Options())[0].faults) for seed in range(1_200)]
-    for name in (*NEW[4], *NEW[5], *NEW[8]):
+    for name in (*NEW[4], *NEW[5], *NEW[8], *NEW[9]):
         assert 70 <= sum(name in each for each in on) <= 130
     assert 350 <= sum(bool(each & set(ADDED_IN_4)) for each in on) <= 490
 
 
-@pytest.mark.parametrize("draws", [4, 5, 8])
+@pytest.mark.parametrize("draws", [4, 5, 8, 9])
 def test_a_seed_without_them_is_the_same_plan_as_before(draws):
     count, new = 0, NEW[draws]
     for seed in range(60):
