@@ -141,7 +141,7 @@ def test_folders_are_those_of_kafkas_tool_but_for_times(dynamic: DynamicQuorum) 
     kafka_peer.format_node(theirs, CLUSTER_ID, "-r", "4.3", "-I", dynamic.initial)
     left, right = dynamic.folder / "data1", dynamic.folder / "data1theirs"
     files = [sorted(str(f.relative_to(d)) for f in d.rglob("*")) for d in (left, right)]
-    assert files[0] == [".unproven", *files[1]], "the mark is ours (docs/decisions/0029)"
+    assert files[0] == [".unproven", *files[1]], "the mark is ours (docs/decisions/0030)"
     assert without_times((left / CHECKPOINT).read_bytes()) == without_times(
         (right / CHECKPOINT).read_bytes()
     )

@@ -234,7 +234,7 @@ def test_the_config_is_there_at_the_end():
 def test_earlier_draws_have_neither():
     settings, _, _ = prepare(3, Options(draws=2, **SHORT))
     assert not settings.has_lookups
-    later, _, _ = prepare(3, Options(**SHORT))
+    later, _, _ = prepare(3, Options(draws=8, **SHORT))  # before a fault that seed 3 draws
     assert later.has_lookups
     assert later.faults == settings.faults
     assert topic_name(3) == "topic-3"
