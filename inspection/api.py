@@ -11,6 +11,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from inspection.consistency import CONSISTENCY, OFFSET_HEADER, wait_for
 from inspection.health import HealthView
 from inspection.metrics import NodeMetrics
 from inspection.negotiation import (
@@ -101,9 +102,16 @@ def _resource(
 
     async def serve(request: web.Request) -> web.StreamResponse:
         media_type = negotiated(request.headers.get("Accept"), (JSON, MSGPACK))
-        values = read_parameters(route.parameters, request.match_info, list(request.query.items()))
-        etag = f'W/"{service.node.image.provenance.end_offset}"' if route.has_etag else None
-        headers = {"Cache-Control": "no-cache", "Vary": "Accept, Accept-Encoding"}
+        query = list(request.query.items())
+        values = read_parameters((*route.parameters, CONSISTENCY), request.match_info, query)
+        await wait_for(service.node, values.pop(CONSISTENCY.name), request.path_qs)
+        end_offset = service.node.image.provenance.end_offset
+        etag = f'W/"{end_offset}"' if route.has_etag else None
+        headers = {
+            "Cache-Control": "no-cache",
+            "Vary": "Accept, Accept-Encoding",
+            OFFSET_HEADER: str(end_offset),
+        }
         if etag is not None:
             headers["ETag"] = etag
             if is_known(etag, request.headers.get("If-None-Match")):
@@ -212,5 +220,9 @@ def _problem(problem: Problem) -> web.Response:
     return web.Response(
         body=_json.encode(problem.body),
         status=problem.status,
-        headers={"Content-Type": CONTENT_TYPE, "X-Content-Type-Options": "nosniff"},
+        headers={
+            "Content-Type": CONTENT_TYPE,
+            "X-Content-Type-Options": "nosniff",
+            **problem.headers,
+        },
     )

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
+from inspection.consistency import CONSISTENCY, OFFSET_HEADER
 from inspection.health import HealthView
 from inspection.parameters import Parameter
 from inspection.problem import CONTENT_TYPE, ProblemBody
@@ -19,7 +20,10 @@ EVERYWHERE: Final[tuple[tuple[HTTPStatus, str], ...]] = (
     (HTTPStatus.EXPECTATION_FAILED, "Expect asks for something else than 100-continue"),
     (HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request line or a header is too long"),
     (HTTPStatus.INTERNAL_SERVER_ERROR, "a bug: the node's log has the stack"),
-    (HTTPStatus.SERVICE_UNAVAILABLE, "too many connections are open (inspection.max.connections)"),
+    (
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        "too many connections (inspection.max.connections), or no linearizable read in time",
+    ),
 )
 """Refusals that every resource may give."""
 
@@ -82,9 +86,17 @@ def _operation(route: Route, by_type: dict[type, dict[str, Any]]) -> dict[str, A
         "406": _problem(HTTPStatus.NOT_ACCEPTABLE, by_type),
         **_refusals(),
     }
+    responses["200"]["headers"] = {
+        OFFSET_HEADER: {
+            "description": "all metadata below this offset is in the answer",
+            "schema": {"type": "string"},
+        }
+    }
+    responses["307"] = _redirection(by_type)
     if route.has_etag:
-        responses["200"]["headers"] = {
-            "ETag": {"description": 'the metadata offset N as W/"N"', "schema": {"type": "string"}}
+        responses["200"]["headers"]["ETag"] = {
+            "description": 'the metadata offset N as W/"N"',
+            "schema": {"type": "string"},
         }
         responses["304"] = {"description": "the metadata offset is still the one in If-None-Match"}
     for status in route.statuses:
@@ -104,7 +116,7 @@ def _operation(route: Route, by_type: dict[type, dict[str, Any]]) -> dict[str, A
     return {
         "operationId": route.handler.__name__,
         "summary": route.summary,
-        "parameters": [_parameter(parameter) for parameter in route.parameters],
+        "parameters": [_parameter(parameter) for parameter in (*route.parameters, CONSISTENCY)],
         "responses": responses,
     }
 
@@ -116,7 +128,7 @@ def _stream_operation(by_type: dict[type, dict[str, Any]]) -> dict[str, Any]:
         "summary": "Committed records as they come: server-sent events, or msgpack values one "
         "behind the other; resumable by `Last-Event-ID` (the last offset seen) or `from`",
         "parameters": [
-            *(_parameter(parameter) for parameter in STREAM_PARAMETERS),
+            *(_parameter(parameter) for parameter in (*STREAM_PARAMETERS, CONSISTENCY)),
             {
                 "name": "Last-Event-ID",
                 "in": "header",
@@ -133,6 +145,7 @@ def _stream_operation(by_type: dict[type, dict[str, Any]]) -> dict[str, Any]:
                     "application/msgpack": {"schema": {}},
                 },
             },
+            "307": _redirection(by_type),
             "404": _problem(HTTPStatus.NOT_FOUND, by_type),
             "406": _problem(HTTPStatus.NOT_ACCEPTABLE, by_type),
             "410": _problem(HTTPStatus.GONE, by_type),
@@ -160,6 +173,14 @@ def _problem(status: HTTPStatus, by_type: dict[type, dict[str, Any]]) -> dict[st
     return {
         "description": status.phrase,
         "content": {CONTENT_TYPE: {"schema": by_type[ProblemBody]}},
+    }
+
+
+def _redirection(by_type: dict[type, dict[str, Any]]) -> dict[str, Any]:
+    return {
+        **_problem(HTTPStatus.TEMPORARY_REDIRECT, by_type),
+        "description": "consistency is linearizable and another node leads the quorum",
+        "headers": {"Location": {"description": "there", "schema": {"type": "string"}}},
     }
 
 

@@ -1,5 +1,6 @@
 """Refusals of the API: RFC 9457 problem details with the name of the parameter."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
@@ -34,9 +35,12 @@ class Problem(Exception):  # noqa: N818 - RFC 9457's word; it is an answer, not 
         parameter: str | None = None,
         value: str | None = None,
         allowed: str | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(detail)
         self.status = status
+        self.headers: dict[str, str] = dict(headers or {})
+        """Headers beside those of every problem."""
         self.body = ProblemBody(
             "about:blank",
             status.phrase,

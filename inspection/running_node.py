@@ -24,12 +24,14 @@ from inspection.recorder import Recorder
 from inspection.records_side import RecordsSide
 from kernel.events import Now
 from kernel.kernel import Kernel
+from kernel.lifecycle.controller_registration import INSPECTION_ENDPOINT
 from metadata.delta import MetadataDelta
 from metadata.image import Image
 from metadata.json_form import uuid_text
 from metadata.node_configs import NodeConfigs
 from metadata.time_travel import oldest_offset
 from quorum_controller.configs.topic_defaults import partition_defaults
+from raft.fetching.reads import ReadRefusal
 from raft.membership.voters import replica_order
 from raft.messages import ReplicaState
 from raft.roles import Follower
@@ -51,6 +53,10 @@ ELECTION_READ_BYTES: Final = 64 * 1024
 Answer = TypeVar("Answer")
 Ask = Callable[[int, Any], Awaitable[Any]]
 """Function that sends one request of an API to the cluster through this node; raises AskError."""
+
+
+ConfirmRead = Callable[[], Awaitable[ReadRefusal | None]]
+"""Function that returns once the image is linearizable, or with the reason why it cannot be."""
 
 
 class AskError(Exception):
@@ -92,6 +98,7 @@ class RunningNode:
         ask: sends a request to the leader; None if the node cannot.
         recorder: measurements of the driver; None: an empty recorder.
         records: of its broker; None if it serves none.
+        confirm_read: waits until the image is linearizable; None if the node cannot tell.
     """
 
     def __init__(
@@ -101,6 +108,8 @@ class RunningNode:
         ask: Ask | None = None,
         recorder: Recorder | None = None,
         records: RecordsSide | None = None,
+        *,
+        confirm_read: ConfirmRead | None = None,
     ) -> None:
         self._kernel = kernel
         self._log = kernel.log
@@ -117,6 +126,7 @@ class RunningNode:
         self._records = records
         self.now = now
         self._ask = ask
+        self._confirm_read = confirm_read
         self.not_ready: Callable[[], Sequence[str]] = tuple
         """Names of the failed readiness checks; set by the API's service."""
         self.watch = CommitWatch(now)
@@ -131,6 +141,18 @@ class RunningNode:
     def image(self) -> Image:
         """The newest committed image of this node."""
         return self._cache.image
+
+    async def confirm_read(self) -> ReadRefusal | None:
+        """Wait until the image holds all that was acknowledged before; return why it cannot."""
+        confirm = self._confirm_read
+        return ReadRefusal.NOT_LEADER if confirm is None else await confirm()
+
+    def inspection_address(self, node_id: NodeId) -> tuple[str, int] | None:
+        """Return host and port of a controller's inspection API as it registered them."""
+        controller = self.image.controllers.get(node_id)
+        endpoints = () if controller is None else controller.endpoints
+        named = [each for each in endpoints if each.name == INSPECTION_ENDPOINT]
+        return (named[0].host, named[0].port) if named else None
 
     @property
     def committed_end(self) -> Offset:

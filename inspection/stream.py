@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
+from inspection.consistency import CONSISTENCY, wait_for
 from inspection.negotiation import MSGPACK, negotiated
 from inspection.parameters import read_parameters
 from inspection.problem import Problem
@@ -55,7 +56,9 @@ class Streams:
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Serve one stream, until the client disconnects or the node stops."""
         media_type = negotiated(request.headers.get("Accept"), (SSE, MSGPACK))
-        values = read_parameters(STREAM_PARAMETERS, {}, list(request.query.items()))
+        declared = (*STREAM_PARAMETERS, CONSISTENCY)
+        values = read_parameters(declared, {}, list(request.query.items()))
+        await wait_for(self._node, values[CONSISTENCY.name], request.path_qs)
         last_event_id = request.headers.get("Last-Event-ID")
         position = start_offset(last_event_id, values["from"], self._node.committed_end)
         # Raises for a bad position, before the answer begins.

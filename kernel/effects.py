@@ -17,9 +17,11 @@ from network.effects import (
     SendPeerBytes,
     SetReading,
 )
+from raft.fetching.reads import ReadRefusal
 from wire.types import BrokerEpoch
 
 __all__ = [
+    "AnswerRead",
     "AnswerRecords",
     "CloseConnection",
     "ClosePeer",
@@ -78,6 +80,13 @@ class RunSnapshot(msgspec.Struct, frozen=True):
     work: Callable[[], None]
 
 
+class AnswerRead(msgspec.Struct, frozen=True):
+    """Answer a `ReadAsked`: the image is linearizable now, unless there is a refusal."""
+
+    token: int
+    refusal: ReadRefusal | None = None
+
+
 class Exit(msgspec.Struct, frozen=True):
     """End the process with `code`; no effect follows."""
 
@@ -128,6 +137,7 @@ Effect = (
     | RunFlush
     | RunLocalChanges
     | RunSnapshot
+    | AnswerRead
     | Log
     | Exit
     | RecordsEffect

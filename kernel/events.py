@@ -28,6 +28,8 @@ __all__ = [
     "PeerBytes",
     "PeerConnected",
     "PeerDisconnected",
+    "RareEvent",
+    "ReadAsked",
     "RecordsAlive",
     "RecordsAsked",
     "RecordsDirectoryFailed",
@@ -74,6 +76,13 @@ class ShutdownRequested(msgspec.Struct, frozen=True):
     """SIGTERM: controlled shutdown of the broker, resignation of the leader, then `Exit`."""
 
 
+@final
+class ReadAsked(msgspec.Struct, frozen=True):
+    """A linearizable read of the image begins; `AnswerRead` has its token."""
+
+    token: int
+
+
 class RecordsAsked(msgspec.Struct, frozen=True):
     """The records send a request to the active controller; its `AnswerRecords` has the token."""
 
@@ -106,6 +115,19 @@ class RecordsStopped(msgspec.Struct, frozen=True):
 
 RecordsEvent = RecordsAsked | RecordsReady | RecordsAlive | RecordsDirectoryFailed | RecordsStopped
 """Events of a node with a `RecordsPort`."""
+RareEvent = (
+    Started
+    | ConnectionOpened
+    | ConnectionUsed
+    | ConnectionClosed
+    | PeerConnected
+    | PeerDisconnected
+    | LocalChangesDone
+    | SnapshotDone
+    | ShutdownRequested
+    | RecordsEvent
+)
+"""Events of a node that do not come with every request."""
 Event = (
     Started
     | ConnectionOpened
@@ -121,4 +143,5 @@ Event = (
     | TimeAdvanced
     | ShutdownRequested
     | RecordsEvent
+    | ReadAsked
 )

@@ -24,7 +24,8 @@ from kernel.events import (
     PeerBytes,
     PeerConnected,
     PeerDisconnected,
-    RecordsEvent,
+    RareEvent,
+    ReadAsked,
     ShutdownRequested,
     SnapshotDone,
     Started,
@@ -45,6 +46,7 @@ from kernel.opening import (
 from kernel.port import RecordsPort
 from kernel.quorum.departure import Departure
 from kernel.quorum.elections import Elections, log_fields, withheld
+from kernel.quorum.linearizable_reads import LinearizableReads
 from kernel.quorum.metadata_state import MetadataState, QuorumPort
 from kernel.quorum.replica import Replica
 from kernel.quorum.snapshots import Snapshots
@@ -197,6 +199,7 @@ class Kernel:
             publish=self._publish,
             read_batches=decoding.read_batches,
         )
+        self.reads = LinearizableReads(self.replica, self.state, self._effects)
 
     def _timed_parts(self) -> tuple[Timed, ...]:
         """Return the parts with timers, in the order in which they tick."""
@@ -302,6 +305,8 @@ class Kernel:
             elif type(event) is TimeAdvanced:
                 self.replica.tick()
                 self.replica.drain()  # appends stalled by a full disk come before new proposals
+            elif type(event) is ReadAsked:
+                self.reads.ask(event.token)
             else:
                 self._take_rare(event)
         self.replica.drain()
@@ -321,9 +326,11 @@ class Kernel:
             has_changed = True
         if has_changed:
             self.replica.drain()
+        self.reads.answer_applied()
         self._deadline_ms = self._timers.first_ms()
         if self._deadline_ms <= self._clock.now_ms:
             self._tick()
+            self.reads.answer_applied()
         if self.writer.needs_flush:
             self.writer.plan_flush(self.core)
         effects = self._effects[:]
@@ -355,19 +362,7 @@ class Kernel:
             return self.core.leader.leader_id is not None
         return self.lifecycle.is_unfenced
 
-    def _take_rare(
-        self,
-        event: ConnectionOpened
-        | ConnectionUsed
-        | ConnectionClosed
-        | PeerConnected
-        | PeerDisconnected
-        | LocalChangesDone
-        | SnapshotDone
-        | ShutdownRequested
-        | RecordsEvent
-        | Started,
-    ) -> None:
+    def _take_rare(self, event: RareEvent) -> None:
         """Take an event that is none of the frequent ones."""
         match event:
             case ConnectionOpened():
@@ -455,6 +450,10 @@ class Kernel:
                 self.state.on_voters_appended(effect)
             case raft.VoteWithheld():
                 self._effects.append(withheld(effect))
+            case raft.ReadIndexConfirmed():
+                self.reads.on_confirmed(effect)
+            case raft.ReadIndexRefused():
+                self.reads.on_refused(effect)
             case raft.ShutdownComplete():
                 self._effects.append(out.Exit(0, "shut down"))
 

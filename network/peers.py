@@ -25,6 +25,7 @@ from network.effects import (
     SendPeerBytes,
 )
 from network.timers import LINKS, NEVER_MS
+from wire.api_keys import FETCH
 from wire.connections.client_connection import ClientConnection
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.types import LeaderAndEpoch, NodeId
@@ -171,6 +172,8 @@ class Peers:
         """Send a request; `answered` is called once, immediately if it cannot be sent or queued."""
         link = self._link(node_id, channel)
         now_ms = self._clock.now_ms
+        if link is not None and channel == Channel.RAFT and api_key == FETCH:
+            self._end_abandoned_fetch(link)
         if link is None or len(link.queued) >= QUEUED_REQUESTS_MAX:
             answered(Failure.UNREACHABLE)
             return
@@ -199,6 +202,21 @@ class Peers:
                 return None
             link = self._links[node_id, channel] = Link(node_id, channel, *address)
         return link
+
+    def _end_abandoned_fetch(self, link: Link) -> None:
+        """Close a link with an unanswered Fetch: its sender has given it up and sends another.
+
+        A leader takes a Fetch for one that was sent after its last answer on the connection
+        (raft/fetching/reads.py); the second of two that wait there would not be.
+        """
+        if any(waiting.api_key == FETCH for waiting in link.in_flight.values()):
+            self._effects.append(ClosePeer(link.peer_id))
+            self._closed(link, Failure.DISCONNECTED)
+            return
+        abandoned = [waiting for waiting in link.queued if waiting.api_key == FETCH]
+        link.queued = [waiting for waiting in link.queued if waiting.api_key != FETCH]
+        for waiting in abandoned:
+            waiting.answered(Failure.DISCONNECTED)
 
     def set_address(self, node_id: NodeId, address: tuple[str, int] | None) -> None:
         """Change the host and port of a node, None for a node that is gone; its old links end."""

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from inspection.recorder import Recorder
 from kernel.effects import (
+    AnswerRead,
     CloseConnection,
     ClosePeer,
     ConnectPeer,
@@ -44,6 +45,7 @@ from node.clocks import now
 from node.connections import InboundEnd, InboundSocket, Peers
 from node.deadline_timer import DeadlineTimer
 from node.flusher import Flusher
+from node.linearizable_reads import LinearizableReads
 from node.logs import write_log
 from node.records.bridge import TO_RECORDS, ToRecords
 from node.worker import Worker
@@ -93,6 +95,7 @@ class Driver:
         self._flusher = Flusher(loop, self._flush_done)
         self._folders = Worker(loop, "folders")
         self._snapshots = Worker(loop, "snapshots")
+        self.reads = LinearizableReads(self.post)
         self.exit: asyncio.Future[Exit] = loop.create_future()
         self._perform: dict[type, Callable[[Any], None]] = {
             SendBytes: self._send,
@@ -103,6 +106,7 @@ class Driver:
             ClosePeer: self._peers.close_peer,
             RunLocalChanges: self._run_local_changes,
             RunSnapshot: self._run_snapshot,
+            AnswerRead: self.reads.answer,
             Log: write_log,
             Exit: self._exit,
         }

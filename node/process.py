@@ -317,7 +317,8 @@ def _http(
         ask = LocalClient(driver, config.broker_listeners[0].listener).ask
     else:
         ask = LeaderClient(partial(_leader_address, kernel)).ask
-    node = RunningNode(kernel, now, ask, driver.recorder, records)
+    confirm = driver.reads.confirm
+    node = RunningNode(kernel, now, ask, driver.recorder, records, confirm_read=confirm)
     limits = inspection_limits(dict(config.properties))
     return HttpListener(node, config.inspection_listener, limits)
 

@@ -76,6 +76,15 @@ TRANSFER_LAG_MAX: Final = 10_000
 That many are one or two fetches. Proposals wait until it has them: one farther behind is refused.
 """
 
+READS_MAX: Final = 10_000
+"""Linearizable reads of a leader that are not confirmed; any further one is refused."""
+
+READ_ROUND_MS: Final = 2
+"""Shortest time from one round of reads to the next: 500 rounds a second cost enough."""
+
+READ_TIMEOUT_MS: Final = 2_000
+"""Time after which a read that is not confirmed is refused."""
+
 READ_BYTES_MAX: Final = 8 * 1024 * 1024
 """Bytes that one Fetch or FetchSnapshot may read on the thread of the step, whatever it requests.
 

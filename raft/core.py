@@ -34,6 +34,7 @@ from raft.events import (
     Propose,
     QuorumGone,
     RaiseKRaftVersion,
+    ReadIndexRequested,
     RequestFailed,
     RequestReceived,
     ResignRequested,
@@ -47,6 +48,7 @@ from raft.events import (
 from raft.fetching.epoch_cache import NO_EPOCH, LogView
 from raft.fetching.fetch_follower import on_appended, on_flushed
 from raft.fetching.fetch_leader import on_fetch_request, on_fetch_snapshot_request
+from raft.fetching.read_index import on_read_requested
 from raft.fetching.snapshot_fetch import (
     on_snapshot_added,
     on_snapshot_installed,
@@ -329,6 +331,8 @@ class RaftCore:
             self._on_propose(event)
         elif type(event) is RequestFailed:
             on_request_failed(state, event)
+        elif type(event) is ReadIndexRequested:
+            on_read_requested(state, event)
         else:
             self._on_rare(event)
 
@@ -370,7 +374,7 @@ class RaftCore:
         """Answer or park a peer's request."""
         state, token, request = self._state, event.reply_token, event.request
         if type(request) is FetchRequest:
-            on_fetch_request(state, token, request, event.wall_ms)
+            on_fetch_request(state, token, request, event.wall_ms, event.connection_id)
             return
         match request:
             case VoteRequest() as request:

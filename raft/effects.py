@@ -10,6 +10,7 @@ from typing import final
 import msgspec
 
 from raft.elections.leader_loss import LeaderLoss
+from raft.fetching.reads import ReadRefusal
 from raft.membership.voter_history import Membership
 from raft.membership.voters import VoterSet
 from raft.messages import FetchRequest, RaftRequest, RaftResponse
@@ -192,6 +193,20 @@ class VoteWithheld(msgspec.Struct, frozen=True, kw_only=True):
     epoch: LeaderEpoch
 
 
+class ReadIndexConfirmed(msgspec.Struct, frozen=True, kw_only=True):
+    """Reads are linearizable of a state with all below `offset` (exclusive), or of a later one."""
+
+    tokens: tuple[int, ...]
+    offset: Offset
+
+
+class ReadIndexRefused(msgspec.Struct, frozen=True, kw_only=True):
+    """Reads cannot be linearizable at this node."""
+
+    tokens: tuple[int, ...]
+    reason: ReadRefusal
+
+
 class ShutdownComplete(msgspec.Struct, frozen=True):
     """The process may end: this node leads nothing, and its resignation is done."""
 
@@ -213,6 +228,8 @@ NotifyEffect = (
     | Claimed
     | VotersAppended
     | VoteWithheld
+    | ReadIndexConfirmed
+    | ReadIndexRefused
     | ShutdownComplete
 )
 

@@ -21,6 +21,8 @@ class RequestReceived(msgspec.Struct, frozen=True, kw_only=True):
     reply_token: int
     request: RaftRequest
     wall_ms: int = 0
+    connection_id: int | None = None
+    """Connection on which it came, of which no two ever share an id; None if it came on none."""
 
 
 @final
@@ -68,6 +70,13 @@ class RaiseKRaftVersion(msgspec.Struct, frozen=True, kw_only=True):
 
     epoch: LeaderEpoch
     level: int
+
+
+@final
+class ReadIndexRequested(msgspec.Struct, frozen=True):
+    """A linearizable read begins; it ends as ReadIndexConfirmed or ReadIndexRefused."""
+
+    token: int
 
 
 class EpochStart(msgspec.Struct, frozen=True, gc=False):
@@ -169,6 +178,7 @@ Event = (
     | LeaderUnreachable
     | Propose
     | RaiseKRaftVersion
+    | ReadIndexRequested
     | Appended
     | Flushed
     | SnapshotAdded

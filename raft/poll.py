@@ -10,6 +10,7 @@ from raft.elections.transfer import hand_over, has_successor, settle_transfer
 from raft.elections.vote import become_prospective, decide, give_up_pre_vote, resign, send_votes
 from raft.fetching.fetch_follower import send_fetch
 from raft.fetching.fetch_leader import expire_parked
+from raft.fetching.read_index import poll_reads
 from raft.membership.auto_join import is_join_due, send_join
 from raft.membership.update_voter import is_update_due, send_update_voter
 from raft.membership.voter_changes import expire_change
@@ -178,6 +179,7 @@ def _send(state: RaftState) -> None:
         send_begin_epoch(state)
         if role.voter_change is not None:
             state.wake_at(role.voter_change.deadline_ms)
+        poll_reads(state, role)
     elif type(role) is Resigned:
         send_end_epoch(state)
     else:

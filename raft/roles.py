@@ -10,6 +10,7 @@ from typing import final
 import msgspec
 
 from raft.fetching.progress import Progress
+from raft.fetching.reads import Reads
 from raft.membership.voters import Voter
 from raft.quorum import VoteTally
 from wire.types import Endpoint, LeaderEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
@@ -99,6 +100,8 @@ class Leader(msgspec.Struct, kw_only=True):
     """The change of the voters that is pending; a second one is refused."""
     announced: dict[NodeId, Voter] = msgspec.field(default_factory=dict)
     """Voters as they described themselves to this leader at kraft.version 0."""
+    reads: Reads = msgspec.field(default_factory=Reads)
+    """Linearizable reads that are not confirmed."""
 
     @property
     def voted_key(self) -> ReplicaKey | None:

@@ -15,6 +15,7 @@ from raft.effects import (
     HighWatermarkAdvanced,
     LeaderChanged,
     PersistElection,
+    ReadIndexRefused,
     RemoveUnprovenMark,
     SendRequest,
     SendResponse,
@@ -24,6 +25,7 @@ from raft.elections.evidence import FastElection
 from raft.elections.leader_loss import Cause, LeaderLoss, loss_by_epoch, loss_of
 from raft.fetching.epoch_cache import LogView
 from raft.fetching.progress import ParkedFetch
+from raft.fetching.reads import ReadRefusal
 from raft.membership.voters import VoterSet
 from raft.messages import (
     AddVoterResponse,
@@ -319,6 +321,7 @@ class RaftState:
             self.refuse_parked(new.refused_late if isinstance(new, Resigned) else frozenset())
         if isinstance(old, Leader):
             self._refuse_voter_change(old)
+            self._refuse_reads(old)
 
     def persist_election(self) -> None:
         """Persist the election (epoch, leader, vote) if it changed."""
@@ -396,6 +399,13 @@ class RaftState:
             return
         make = RemoveVoterResponse if change.added is None else AddVoterResponse
         self.answer(change.reply_token, make(error_code=error_codes.NOT_LEADER_OR_FOLLOWER))
+
+    def _refuse_reads(self, old: Leader) -> None:
+        """Refuse the reads of this node, a leader no more."""
+        tokens = old.reads.tokens
+        if tokens:
+            refused = ReadIndexRefused(tokens=tokens, reason=ReadRefusal.LEADERSHIP_LOST)
+            self.effects.notify.append(refused)
 
     def fetch_refusal(self, error_code: int) -> FetchResponse:
         """Make a Fetch response with an error and the current leader."""

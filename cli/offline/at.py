@@ -14,11 +14,14 @@ import msgspec
 from cli.arguments import Parser, UsageError
 from cli.offline.metadata_sources import (
     TopicsPage,
+    add_consistency,
     all_pages,
+    consistent,
     folder_image,
     is_node,
     one_page,
     parse_offset,
+    refuse_folder,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +46,7 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("what", choices=WHAT, help="what to show")
     parser.add_argument("source", help="a log directory, or http://HOST:PORT of a node")
     parser.add_argument("--json", action="store_true", help="one JSON object")
+    add_consistency(parser)
     options = parser.parse_args(arguments)
     try:
         sys.stdout.write(_shown(options))
@@ -56,6 +60,7 @@ def _shown(options: Namespace) -> str:
     offset = parse_offset(options.offset)
     if is_node(options.source):
         return _of_node(options, offset)
+    refuse_folder(options.consistency)
     image = folder_image(options.source, offset)
     rows = rows_of(image, options.what)
     if options.json:
@@ -69,10 +74,12 @@ def _shown(options: Namespace) -> str:
 def _of_node(options: Namespace, offset: int | None) -> str:
     if options.what != "topics":
         raise UsageError("a node tells only topics of its past; name a folder for the rest")
-    node = options.source.rstrip("/")
+    node, consistency = options.source.rstrip("/"), options.consistency
     if offset is None:
-        offset = one_page(f"{node}/v1/topics?limit=1", TopicsPage).metadata_offset
-    answer = all_pages(f"{node}/v1/metadata/at/{offset}/topics", TopicsPage)
+        newest = consistent(f"{node}/v1/topics?limit=1", consistency)
+        offset = one_page(newest, TopicsPage).metadata_offset
+    url = consistent(f"{node}/v1/metadata/at/{offset}/topics", consistency)
+    answer = all_pages(url, TopicsPage)
     if options.json:
         return msgspec.json.encode(answer).decode() + "\n"
     return "".join(fields_line(row) for row in answer.topics)

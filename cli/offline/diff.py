@@ -14,10 +14,13 @@ from cli.arguments import Parser, UsageError
 from cli.offline.at import fields_line
 from cli.offline.metadata_sources import (
     ChangesPage,
+    add_consistency,
     all_pages,
+    consistent,
     folder_image,
     is_node,
     parse_offset,
+    refuse_folder,
 )
 
 SAME, DIFFERENT, TROUBLE = 0, 1, 2
@@ -34,6 +37,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--at", metavar="OFFSET", help="compare two folders at this offset")
     parser.add_argument("--json", action="store_true", help="one JSON object")
+    add_consistency(parser)
     try:
         options = parser.parse_args(arguments)
     except SystemExit as left:
@@ -64,9 +68,11 @@ def _compared(options: Namespace) -> dict[str, Any]:
             if first is None or second is None:
                 raise UsageError("of a node name the offsets as numbers")
             url = f"{options.source.rstrip('/')}/v1/metadata/diff?from={first}&to={second}"
+            url = consistent(url, options.consistency)
             answer: dict[str, Any] = msgspec.to_builtins(all_pages(url, ChangesPage))
             return answer
         before, after = (folder_image(options.source, offset) for offset in (first, second))
+    refuse_folder(options.consistency)
     changes = changes_between(before, after)
     return {
         "from_offset": before.provenance.end_offset,

@@ -11,8 +11,11 @@ from cli.arguments import INT64_MAX, LINE_CHARACTERS, UsageError, shortened
 if TYPE_CHECKING:
     from urllib.error import HTTPError
 
+    from cli.arguments import Parser
     from metadata.image import Image
 
+LOCAL: Final = "local"
+LINEARIZABLE: Final = "linearizable"
 TIMEOUT_S: Final = 30
 PAGE: Final = 1000
 PAGES_MAX: Final = 10_000
@@ -85,6 +88,34 @@ Page = TypeVar("Page", TopicsPage, ChangesPage)
 def is_node(source: str) -> bool:
     """Return True if the source is the address of a node's inspection API."""
     return source.startswith(("http://", "https://"))
+
+
+def add_consistency(parser: "Parser") -> None:
+    """Declare `--consistency`."""
+    parser.add_argument(
+        "--consistency",
+        choices=(LOCAL, LINEARIZABLE),
+        default=LOCAL,
+        help="of a node: local, its own metadata (the default); linearizable, the leader's with "
+        "all that was acknowledged before",
+    )
+
+
+def refuse_folder(consistency: str) -> None:
+    """Refuse a linearizable read of a folder.
+
+    Raises:
+        UsageError: it is one.
+    """
+    if consistency != LOCAL:
+        raise UsageError(f"--consistency {consistency} is for http://HOST:PORT: a folder is local")
+
+
+def consistent(url: str, consistency: str) -> str:
+    """URL with the consistency, unless it is the default; the node redirects to the leader."""
+    if consistency == LOCAL:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}consistency={consistency}"
 
 
 def parse_offset(text: str) -> int | None:

@@ -20,6 +20,7 @@ from wire.api_keys import CONTROLLER_REGISTRATION
 from wire.errors import ErrorCode
 from wire.messages import codec
 from wire.messages.codec import Entity
+from wire.types import Endpoint
 
 if TYPE_CHECKING:
     from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse
@@ -28,6 +29,26 @@ METADATA_VERSION_MIN: Final = 15
 BACKOFF_MS_MIN: Final = 50
 BACKOFF_MS_MAX: Final = 2_000
 REQUEST_TIMEOUT_MS: Final = 5_000
+
+
+INSPECTION_ENDPOINT: Final = "INSPECTION"
+"""Name of the endpoint of the inspection API in the registration of a controller."""
+_ANY_HOST: Final = ("0.0.0.0", "::")  # noqa: S104 - addresses to compare with
+
+
+def registered_endpoints(config: NodeConfig) -> tuple[Endpoint, ...]:
+    """Return the controller listeners, and the inspection API as one more endpoint if it is on.
+
+    By it other nodes redirect linearizable reads to this one while it leads. Nodes of Kafka look
+    endpoints up by the names of their own listeners and pass over it. An API on all interfaces is
+    registered with the host of the first controller listener.
+    """
+    listeners, inspection = config.advertised_controller_listeners, config.inspection_listener
+    is_taken = any(endpoint.listener == INSPECTION_ENDPOINT for endpoint in config.listeners)
+    if inspection is None or is_taken or not listeners:
+        return listeners
+    host = listeners[0].host if inspection.host in _ANY_HOST else inspection.host
+    return (*listeners, Endpoint(INSPECTION_ENDPOINT, host, inspection.port))
 
 
 class ControllerRegistration:
@@ -89,7 +110,7 @@ class ControllerRegistration:
                     port=endpoint.port,
                     security_protocol=0,
                 )
-                for endpoint in self._config.advertised_controller_listeners
+                for endpoint in registered_endpoints(self._config)
             ),
             features=tuple(
                 new.Feature(name=name, min_supported_version=low, max_supported_version=high)

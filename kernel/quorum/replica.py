@@ -15,6 +15,7 @@ from kernel.quorum.log_writer import LogWriter
 from kernel.quorum.messages import table
 from kernel.quorum.replies import Replies
 from kernel.quorum.snapshot_reading import SnapshotReading
+from network.answers import NoResponse
 from network.clock import Clock
 from network.peers import Answered, Channel, Failure, Peers
 from network.timers import NEVER_MS, RAFT
@@ -27,6 +28,7 @@ from raft.messages import (
     AddVoterRequest,
     ApiVersionsResponse,
     DescribeQuorumResponse,
+    FetchRequest,
     FetchResponse,
     FetchSnapshotResponse,
     RaftRequest,
@@ -87,6 +89,8 @@ class Replica:
         self._proposals: list[events.Propose | events.RaiseKRaftVersion] = []
         """Proposals for the core, in order; held back while it hands the leadership over."""
         self._is_draining = False
+        self._fetching: set[int] = set()
+        """Connections with an unanswered Fetch."""
 
     @property
     def leader(self) -> LeaderAndEpoch:
@@ -187,23 +191,51 @@ class Replica:
 
     # ---- requests of peers and clients -------------------------------------------------------
 
-    def serve(self, api_key: int, body: object, answered: Answered) -> None:
-        """Serve a raft request; `answered` gets the response body."""
+    def serve(
+        self, api_key: int, body: object, answered: Answered, connection_id: int | None = None
+    ) -> None:
+        """Serve a raft request; `answered` gets the response body.
+
+        A second Fetch on a connection was sent before the first was answered. What a Fetch proves
+        about the time at which it was sent would not hold on this connection: it is closed.
+        """
         request: RaftRequest | None = table.request_from_wire(api_key, body)
         if request is None:
             answered(table.refusal(api_key, body))
             return
-        self._receive(request, answered)
+        if connection_id is not None and type(request) is FetchRequest:
+            if connection_id in self._fetching:
+                answered(NoResponse("a Fetch came behind an unanswered one"))
+                return
+            answered = self._noted(connection_id, answered)
+        self._receive(request, answered, connection_id)
 
     def transfer_leadership(self, request: TransferLeadershipRequest, answered: Answered) -> None:
         """Serve a request that was taken for one of the controller; `answered` gets its body."""
         self._receive(request, answered)
 
-    def _receive(self, request: RaftRequest, answered: Answered) -> None:
+    def _receive(
+        self, request: RaftRequest, answered: Answered, connection_id: int | None = None
+    ) -> None:
         token = self.replies.expect(answered)
         self._queue.append(
-            events.RequestReceived(reply_token=token, request=request, wall_ms=self._clock.wall_ms)
+            events.RequestReceived(
+                reply_token=token,
+                request=request,
+                wall_ms=self._clock.wall_ms,
+                connection_id=connection_id,
+            )
         )
+
+    def _noted(self, connection_id: int, answered: Answered) -> Answered:
+        """Note a Fetch of a connection until it is answered."""
+        self._fetching.add(connection_id)
+
+        def answer(body: object) -> None:
+            self._fetching.discard(connection_id)
+            answered(body)
+
+        return answer
 
     def describe_quorum(self) -> DescribeQuorumResponse:
         """Return the current DescribeQuorum response."""

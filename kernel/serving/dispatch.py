@@ -272,7 +272,7 @@ class Dispatch:
         if refused is not None:
             answered(refused)
         elif key in RAFT_API_KEYS:
-            self._replica.serve(key, request.body, answered)
+            self._replica.serve(key, request.body, answered, client.connection_id)
         elif key in SUBMITTED:
             asked = request_context(request, client.address)
             self._controller.submit(key, request.body, answered, asked)

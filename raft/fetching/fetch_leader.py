@@ -27,12 +27,16 @@ from wire.types import LeaderEpoch, Offset, ReplicaKey
 
 
 def on_fetch_request(
-    state: RaftState, reply_token: int, request: FetchRequest, wall_ms: int
+    state: RaftState,
+    reply_token: int,
+    request: FetchRequest,
+    wall_ms: int,
+    connection_id: int | None = None,
 ) -> None:
     """Answer a Fetch now, or park it until there are records or a higher high watermark."""
     if state.refuses_cluster(reply_token, request.cluster_id, FetchResponse):
         return
-    response = _evaluate(state, request, wall_ms)
+    response = _evaluate(state, request, wall_ms, connection_id)
     if not _may_park(state, request, response):
         _send(state, reply_token, request, response)
         return
@@ -45,6 +49,7 @@ def on_fetch_request(
             deadline_ms=state.now_ms + request.max_wait_ms,
             wall_ms=wall_ms,
             response=response,
+            connection_id=connection_id,
         )
     )
 
@@ -61,11 +66,14 @@ def leader_error(state: RaftState, epoch: LeaderEpoch) -> int:
     return error_codes.NONE
 
 
-def _evaluate(state: RaftState, request: FetchRequest, wall_ms: int) -> FetchResponse:
+def _evaluate(
+    state: RaftState, request: FetchRequest, wall_ms: int, connection_id: int | None
+) -> FetchResponse:
     """Return the current response; a valid fetch updates the replica's progress first."""
     error = _fetch_error(state, request)
     if error != error_codes.NONE:
         return state.fetch_refusal(error)
+    _note_for_reads(state, request, connection_id)
     log = state.log
     latest = log.latest_snapshot
     if request.fetch_offset == 0 and latest is not None and latest.offset > 0:
@@ -98,6 +106,25 @@ def _fetch_error(state: RaftState, request: FetchRequest) -> int:
     return error
 
 
+def _note_for_reads(state: RaftState, request: FetchRequest, connection_id: int | None) -> None:
+    """Note a Fetch of a voter for the reads: it is of this epoch, whatever its position."""
+    role = state.role
+    assert type(role) is Leader, f"{role=}"
+    if role.reads.round is not None:
+        voter = state.voters.key_of(request.replica_id, request.replica_directory_id)
+        if voter is not None:
+            role.reads.note_fetch(voter, connection_id)
+
+
+def _is_awaited(state: RaftState, request: FetchRequest) -> bool:
+    """True if a read waits for the next Fetch of the voter: this one must be answered for it."""
+    role = state.role
+    if type(role) is not Leader or role.reads.round is None:
+        return False
+    voter = state.voters.key_of(request.replica_id, request.replica_directory_id)
+    return role.reads.awaits(voter)
+
+
 def _response(state: RaftState, *, snapshot: bool = False) -> FetchResponse:
     """Make a response without error: leader, high watermark, log start."""
     role, log, watermark = state.role, state.log, state.high_watermark
@@ -128,6 +155,7 @@ def _may_park(state: RaftState, request: FetchRequest, response: FetchResponse) 
         and request.max_wait_ms > 0
         and len(state.parked) < PARKED_FETCHES_MAX
         and _is_plain(response)
+        and not _is_awaited(state, request)
     )
 
 
@@ -234,7 +262,23 @@ def release_parked(state: RaftState, threshold: int) -> None:
     """Re-evaluate and answer parked fetches with offsets below `threshold`; 0 answers all."""
     if not state.parked:
         return
-    ready = [f for f in state.parked if threshold == 0 or f.request.fetch_offset < threshold]
+    _release(
+        state, [f for f in state.parked if threshold == 0 or f.request.fetch_offset < threshold]
+    )
+
+
+def release_voters(state: RaftState) -> set[int]:
+    """Answer the parked fetches of voters; return their connections."""
+    ready = [
+        fetch
+        for fetch in state.parked
+        if state.voters.key_of(fetch.request.replica_id, fetch.request.replica_directory_id)
+    ]
+    _release(state, ready)
+    return {fetch.connection_id for fetch in ready if fetch.connection_id is not None}
+
+
+def _release(state: RaftState, ready: list[ParkedFetch]) -> None:
     if not ready:
         return
     tokens = {fetch.reply_token for fetch in ready}

@@ -28,6 +28,7 @@ class ParkedFetch(msgspec.Struct, frozen=True, kw_only=True):
     deadline_ms: int
     wall_ms: int
     response: FetchResponse
+    connection_id: int | None = None
 
 
 def fetched(

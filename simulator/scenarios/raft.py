@@ -49,6 +49,8 @@ class RaftScenario:
             "answer": self._answer,
             "fail": self._fail,
             "propose": self._propose,
+            "read": self._read,
+            "reconnect": self._reconnect,
             "flush": self._flush,
             "full": self._full,
             "space": self._space,
@@ -262,6 +264,17 @@ class RaftScenario:
         if not replica.running.can_propose(epoch):
             self.quorum.say(replica, f"refuses to append in epoch={epoch}")
         self.quorum.step(replica, ev.Propose(epoch=epoch, values=values))
+
+    def _read(self, command: Command) -> None:
+        """`read 1 7`: begin linearizable reads with these tokens."""
+        replica = self._replica(command)
+        for token in command.rest(1):
+            self.quorum.step(replica, ev.ReadIndexRequested(int(token)))
+
+    def _reconnect(self, command: Command) -> None:
+        """`reconnect 2 1`: requests from 2 to 1 come on another connection from now on."""
+        route = (NodeId(command.number(0, "from")), NodeId(command.number(1, "to")))
+        self.quorum.reconnect(*route)
 
     def _flush(self, command: Command) -> None:
         """`flush 1 manual`: from now on only `flush 1` makes its log durable."""

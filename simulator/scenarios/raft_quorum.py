@@ -102,6 +102,8 @@ class ScenarioQuorum:
         self.shows_endpoints = False
         """True: the line of an answer ends with the endpoint that it names for the leader."""
         self._committed: list[Record | None] = []
+        self._connections: dict[tuple[NodeId, NodeId], int] = {}
+        self._next_connection_id = 0
         self._next_token = 1
 
     def fire(self, replica: Replica) -> None:
@@ -180,8 +182,25 @@ class ScenarioQuorum:
         token = self._next_token
         self._next_token += 1
         self._callers[token] = (sender, sent)
-        event = ev.RequestReceived(reply_token=token, request=request, wall_ms=target.now_ms)
+        event = ev.RequestReceived(
+            reply_token=token,
+            request=request,
+            wall_ms=target.now_ms,
+            connection_id=None if sender is None else self._connection(sender, target.id),
+        )
         self.step(target, event)
+
+    def _connection(self, sender: NodeId, target: NodeId) -> int:
+        """Number of the connection between two replicas; a new one after `reconnect`."""
+        route = (sender, target)
+        if route not in self._connections:
+            self._next_connection_id += 1
+            self._connections[route] = self._next_connection_id
+        return self._connections[route]
+
+    def reconnect(self, sender: NodeId, target: NodeId) -> None:
+        """Let the next request between two replicas come on another connection."""
+        self._connections.pop((sender, target), None)
 
     def respond(self, target: Replica, sent: fx.SendRequest, response: m.RaftResponse) -> None:
         """Answer a request that the replica sent."""
@@ -374,6 +393,11 @@ class ScenarioQuorum:
                 self.say(replica, f"goes on at {effect.end_offset}")
             case fx.VoteWithheld():
                 self.say(replica, f"withholds its vote from {effect.candidate_id}")
+            case fx.ReadIndexConfirmed():
+                self.say(replica, f"reads {text.tokens_text(effect.tokens)} at {effect.offset}")
+            case fx.ReadIndexRefused():
+                named = text.tokens_text(effect.tokens)
+                self.say(replica, f"refuses reads {named}: {effect.reason.value}")
             case fx.ShutdownComplete():
                 self.say(replica, "may exit")
 

@@ -236,6 +236,11 @@ def loss_text(effect: LeaderChanged) -> str:
     )
 
 
+def tokens_text(tokens: tuple[int, ...]) -> str:
+    """Tokens as text."""
+    return ",".join(map(str, tokens))
+
+
 def _optional_id(command: Command, name: str) -> NodeId | None:
     """Read a node id; `-` or no option is none."""
     text = command.option(name, "-")

@@ -63,6 +63,7 @@ class Node:
     exit: out.Exit | None = None
     logs: list[out.Log] = field(default_factory=list)
     told: list[out.RecordsEffect] = field(default_factory=list)
+    reads: list[out.AnswerRead] = field(default_factory=list)
     """Effects for the records of the broker in this life, in order; a test answers."""
 
 
@@ -266,6 +267,8 @@ class World:
                 out.PublishImage() | out.TellBrokerEpoch() | out.AnswerRecords() | out.StopRecords()
             ):
                 node.told.append(effect)
+            case out.AnswerRead():
+                node.reads.append(effect)
             case out.Exit():
                 node.exit = effect
                 self.after(0, lambda: self._exited(node_id, life))
