@@ -214,9 +214,11 @@ class Peers:
             self._closed(link, Failure.DISCONNECTED)
             return
         abandoned = [waiting for waiting in link.queued if waiting.api_key == FETCH]
-        link.queued = [waiting for waiting in link.queued if waiting.api_key != FETCH]
-        for waiting in abandoned:
-            waiting.answered(Failure.DISCONNECTED)
+        if abandoned:
+            link.queued = [waiting for waiting in link.queued if waiting.api_key != FETCH]
+            self._set_timer()
+            for waiting in abandoned:
+                waiting.answered(Failure.DISCONNECTED)
 
     def set_address(self, node_id: NodeId, address: tuple[str, int] | None) -> None:
         """Change the host and port of a node, None for a node that is gone; its old links end."""

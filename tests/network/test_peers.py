@@ -17,7 +17,7 @@ from wire.messages.codec import default_request, encode_response, newest
 from wire.messages.conversion import default_entity
 from wire.types import LeaderAndEpoch, LeaderEpoch
 
-FETCH, API_VERSIONS = 1, 18
+FETCH, API_VERSIONS, VOTE = 1, 18, 52
 NOBODY = LeaderAndEpoch(None, LeaderEpoch(0))
 
 
@@ -32,11 +32,11 @@ class Links:
             {1: ("a", 1), 2: ("b", 2)}, 1, self.clock, self.effects, lambda: followed, print
         )
 
-    def send(self, channel=Channel.RAFT, timeout_ms=5_000):
+    def send(self, channel=Channel.RAFT, timeout_ms=5_000, api_key=FETCH):
         """Send a request; whether that made a connection."""
         before = len(self.effects)
-        body = default_request(FETCH)
-        self.peers.send(2, channel, FETCH, body, timeout_ms, self.answers.append)
+        body = default_request(api_key)
+        self.peers.send(2, channel, api_key, body, timeout_ms, self.answers.append)
         return [type(effect) for effect in self.effects[before:]] == [ConnectPeer]
 
     def answer(self, server):
@@ -94,7 +94,7 @@ def test_what_the_other_side_answers_forgives_the_failures(answers):
     assert links.send()
 
 
-@pytest.mark.parametrize("channel", list(Channel))
+@pytest.mark.parametrize("channel", [each for each in Channel if each is not Channel.RAFT])
 @pytest.mark.parametrize("is_open", [False, True])
 def test_the_oldest_of_requests_with_one_time_out_is_the_first(channel, is_open):
     links = Links()
@@ -254,3 +254,41 @@ def test_the_voters_whose_processes_are_gone_are_those_of_the_quorum(others, exp
     for effect in [e for e in effects if isinstance(e, ConnectPeer)][:1]:
         peers.on_disconnected(effect.peer_id, refused=True)
     assert peers.is_quorum_refused() == expected
+
+
+def test_a_link_whose_fetch_was_given_up_is_closed_before_another_fetch():
+    links = Links()
+    links.send()
+    open_link(links)
+    abandoned, before = links.peer_id, len(links.effects)
+    links.send()
+    first, second = links.effects[before:]
+    assert first == ClosePeer(abandoned)
+    assert isinstance(second, ConnectPeer)
+    assert links.answers == [Failure.DISCONNECTED]
+
+
+def test_a_fetch_that_waits_for_the_connection_gives_way_to_the_next_one():
+    links = Links()
+    links.send(timeout_ms=1_000)
+    links.clock.set(Now(1_500, 1_500))
+    assert not links.send(timeout_ms=2_000)
+    assert links.answers == [Failure.DISCONNECTED]
+    assert links.clock.timers.at_ms[LINKS] == 3_500
+    links.clock.set(Now(3_500, 3_500))
+    links.peers.tick()
+    assert links.answers == [Failure.DISCONNECTED, Failure.TIMED_OUT]
+
+
+@pytest.mark.parametrize(
+    ("channel", "api_keys"),
+    [(Channel.RAFT, (FETCH, VOTE)), (Channel.RAFT, (VOTE, FETCH)), (FETCHERS, (FETCH, FETCH))],
+)
+def test_other_requests_share_a_link(channel, api_keys):
+    """Fetches of records too: they are no sign of an epoch, and their sender takes turns."""
+    links = Links()
+    for api_key in api_keys:
+        links.send(channel, api_key=api_key)
+    assert not links.answers
+    links.peers.on_connected(links.peer_id)
+    assert not [effect for effect in links.effects if isinstance(effect, ClosePeer)]
