@@ -63,8 +63,9 @@ class Node:
     exit: out.Exit | None = None
     logs: list[out.Log] = field(default_factory=list)
     told: list[out.RecordsEffect] = field(default_factory=list)
-    reads: list[out.AnswerRead] = field(default_factory=list)
     """Effects for the records of the broker in this life, in order; a test answers."""
+    reads: list[out.AnswerRead] = field(default_factory=list)
+    """Answers to linearizable reads."""
 
 
 @dataclass

@@ -10,7 +10,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 from inspection.recorder import Recorder
-from kernel.effects import CloseConnection, Exit, RunLocalChanges, RunSnapshot, SendBytes
+from kernel.effects import (
+    AnswerRead,
+    CloseConnection,
+    Exit,
+    RunLocalChanges,
+    RunSnapshot,
+    SendBytes,
+)
 from kernel.events import (
     BytesReceived,
     ConnectionClosed,
@@ -18,13 +25,16 @@ from kernel.events import (
     FlushDone,
     PeerConnected,
     PeerDisconnected,
+    ReadAsked,
     TimeAdvanced,
 )
 from kernel.kernel import Kernel
 from node.clocks import now
 from node.connections import connect
 from node.driver import Driver
+from node.linearizable_reads import LinearizableReads
 from node.measuring import measured_decoding
+from raft.fetching.reads import ReadRefusal
 from simulator.cluster.memory_vfs import MemoryVfs
 from tests.kernel.harness import CLUSTER_ID, config_of, create_topic_body
 from wire.connections.client_connection import ClientConnection
@@ -358,5 +368,36 @@ def test_a_written_snapshot_is_dated():
             while driver.recorder.snapshot_ns == before_ns:
                 await turn_over()
             assert before_ns < driver.recorder.snapshot_ns <= time.monotonic_ns()
+
+    run(scenario)
+
+
+def test_a_linearizable_read_is_confirmed_and_one_without_a_client_is_forgotten():
+    async def scenario():
+        async with running() as (driver, kernel, _):
+            while not kernel.state.is_active:
+                await turn_over()
+            given_up = asyncio.ensure_future(driver.reads.confirm())
+            await turn_over()
+            given_up.cancel()
+            reads = await asyncio.gather(*[driver.reads.confirm() for _ in range(3)])
+            assert reads == [None, None, None]
+            assert not driver.reads._waiting
+
+    run(scenario)
+
+
+def test_a_refused_read_has_the_reason():
+    async def scenario():
+        asked = []
+        reads = LinearizableReads(asked.append)
+        first, second = [asyncio.ensure_future(reads.confirm()) for _ in range(2)]
+        await turn_over()
+        assert [type(event) for event in asked] == [ReadAsked, ReadAsked]
+        reads.answer(AnswerRead(asked[1].token, ReadRefusal.NO_MAJORITY))
+        assert await second is ReadRefusal.NO_MAJORITY
+        assert not first.done()
+        reads.answer(AnswerRead(asked[0].token))
+        assert await first is None
 
     run(scenario)

@@ -360,3 +360,35 @@ def test_a_change_names_the_fields() -> None:
               "before": {"leader": 1, "isr": [1]},
               "after": {"leader": None, "isr": [1]}}  # fmt: skip
     assert change_line(change) == "~ partition t-0 leader=1 -> null\n"
+
+
+def test_a_linearizable_read_is_asked_of_every_page_of_a_node(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+
+    def fetched(url: str, bytes_max: int) -> bytes:
+        del bytes_max
+        asked.append(url)
+        if "/diff" in url:
+            return b'{"from_offset": 1, "to_offset": 2, "change_count": 0, "changes": []}'
+        return b'{"metadata_offset": 9, "topics": [], "topic_count": 0}'
+
+    monkeypatch.setattr(metadata_sources.all_pages, "__defaults__", (fetched,))
+    monkeypatch.setattr(metadata_sources.one_page, "__defaults__", (fetched,))
+    linearizable = ["--consistency", "linearizable"]
+    assert at.run(["end", "topics", "http://n:1", *linearizable]) == 0
+    assert diff.run(["1", "2", "--in", "http://n:1", *linearizable]) == 0
+    assert at.run(["3", "topics", "http://n:1", "--consistency", "local"]) == 0
+    assert asked == [
+        "http://n:1/v1/topics?limit=1&consistency=linearizable",
+        "http://n:1/v1/metadata/at/9/topics?consistency=linearizable&limit=1000",
+        "http://n:1/v1/metadata/diff?from=1&to=2&consistency=linearizable&limit=1000",
+        "http://n:1/v1/metadata/at/3/topics?limit=1000",
+    ]
+    assert at.run(["1", "topics", STATIC, *linearizable]) == 1
+    assert diff.run(["1", "2", "--in", STATIC, *linearizable]) == 2
+    refusals = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[0] for line in refusals] == [
+        "--consistency linearizable is for http"
+    ] * 2
