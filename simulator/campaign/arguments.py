@@ -48,7 +48,8 @@ DRAWS: Final = {
     6: "before disks were quick after a send",
     7: "before voters lost their disks",
     8: "before transfers were",
-    9: "with all of these",
+    9: "before linearizable reads",
+    10: "with all of these",
 }
 """Value of `--draws` -> how its seeds differ from those of the next one."""
 DRAWS_HELP: Final = f"{'; '.join(f'{n}: {text}' for n, text in DRAWS.items())} ({NEWEST_DRAWS})"

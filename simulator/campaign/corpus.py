@@ -35,6 +35,10 @@ OPTIONS: Final = {
     "short-7": replace(SHORT, draws=7),
     "standard-8": Options(draws=8),
     "short-8": replace(SHORT, draws=8),
+    "standard-9": Options(draws=9),
+    "short-9": replace(SHORT, draws=9),
+    "standard-10": Options(draws=10),
+    "short-10": replace(SHORT, draws=10),
 }
 FIELDS: Final = 5
 _VOTERS: Final = tuple(map(str, range(1, VOTERS_MAX + 1)))

@@ -70,7 +70,7 @@ RECORDS_FAULTS: Final = (
 GROUPS_FAULTS: Final = (*RECORDS_FAULTS, *GROUPS_KINDS)
 """Faults of clusters with groups."""
 
-NEWEST_DRAWS: Final = 9
+NEWEST_DRAWS: Final = 10
 """1: without later additions, so that a seed of campaign/seeds.txt means what it meant.
 2: with the later faults. 3: clients look up, write a config, choose by the answers they got.
 4: with lost messages, full links, failed writes, restart storms, crashes of a start; a seed that
@@ -80,7 +80,11 @@ gets none of them is what it is in 3.
 7: half of the seeds with turns have disks that are quick also after something was sent; the others
 are what they are in 6.
 8: with voters that lose their disks; a seed that gets none of it is what it is in 7.
-9: with transfers of the leadership; a seed that gets none is what it is in 8."""
+9: with transfers of the leadership; a seed that gets none is what it is in 8.
+10: lookups are linearizable reads in one of `READS_ONE_IN` seeds; the others are as in 9."""
+
+READS_ONE_IN: Final = 4
+"""One in so many seeds has linearizable reads."""
 
 WIRE_ONE_IN: Final = 10
 """One in so many seeds has every message encoded and decoded by kio's and our codecs."""
@@ -103,6 +107,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     draws: int = NEWEST_DRAWS
     """Version of the draws; see `NEWEST_DRAWS`."""
+
+    has_linearizable_reads: bool = False
+    """Lookups are linearizable reads in every seed, whatever it draws."""
 
     has_records: bool = False
     """Brokers keep records, which clients produce and consume (simulator/records/run.py)."""
@@ -198,6 +205,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Share of operations on the config of one topic."""
     against_percent: int = 8
     """Share of writes to topics that will be refused if the topics are as the answers say."""
+    has_linearizable_reads: bool = False
+    """Lookups are linearizable reads (simulator/cluster/linearizable_reads.py)."""
     hands_over: bool = False
     """Bodies between nodes stay in memory (simulator/cluster/hand_over.py)."""
     has_groups: bool = False
@@ -333,6 +342,15 @@ def add_quick_disks(
         return settings
     is_quick = stream("quick_disks").randrange(2) == 0
     return msgspec.structs.replace(settings, has_quick_disks=is_quick)
+
+
+def add_reads(settings: Settings, stream: Callable[[str], Random], options: Options) -> Settings:
+    """Draw whether lookups are linearizable reads; all else is as in draws 9."""
+    if not settings.has_lookups or options.has_records:
+        return settings
+    is_drawn = options.draws >= 10 and stream("linearizable_reads").randrange(READS_ONE_IN) == 0
+    has_reads = is_drawn or options.has_linearizable_reads
+    return msgspec.structs.replace(settings, has_linearizable_reads=has_reads)
 
 
 def add_chores(settings: Settings, stream: Callable[[str], Random], options: Options) -> Settings:

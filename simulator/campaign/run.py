@@ -15,6 +15,7 @@ from simulator.campaign.draw import (
     add_hand_over,
     add_later,
     add_quick_disks,
+    add_reads,
     decided,
     draw_settings,
 )
@@ -86,6 +87,7 @@ def settings_of(seed: int, options: Options) -> tuple[Settings, Streams]:
     settings = add_by_kind(settings, streams.stream, options)
     settings = add_hand_over(settings, streams.stream, options)
     settings = add_quick_disks(settings, streams.stream, options)
+    settings = add_reads(settings, streams.stream, options)
     return add_chores(settings, streams.stream, options), streams
 
 

@@ -28,6 +28,8 @@ NAMES: Final = (
     "tolerable",
     "wire",
     "quick_disks",
+    "linearizable_reads",
+    "linearizable_reads/clients",
     "records",
     "record_clients",
     "record_kinds",

@@ -11,14 +11,18 @@ from typing import Any, Final
 
 from typing_extensions import override
 
+from metadata.image import Image
 from simulator.campaign.draw import Settings
 from simulator.checks.operations.proofs import Proofs
 from simulator.cluster.client_choices import NAMES, Choices, topic_name
 from simulator.cluster.client_end import ClientEnd
+from simulator.cluster.linearizable_reads import LinearizableReads
 from simulator.cluster.members import FIRST_CLIENT_HOST
 from simulator.cluster.network import Network, Pipe
 from simulator.cluster.requests import (
+    CONFIG,
     READS,
+    TOPIC_RESOURCE,
     Operation,
     answer_of,
     request_of,
@@ -30,6 +34,8 @@ REQUEST_US: Final = 5_000_000
 """Time after which a client takes an operation for indeterminate."""
 
 
+LINEARIZABLE: Final = "linearizable"
+"""Proof of a read whose node says that its image has all that is acknowledged."""
 REFUSALS: Final = ("topic_already_exists", "unknown_topic_or_partition")
 """Names of the errors that show the state of a topic."""
 REFUSED_FOR_SURE: Final = frozenset({ErrorCode.invalid_replication_factor})
@@ -55,9 +61,16 @@ class Client:
     def run(self, operation: Operation, target: int) -> None:
         """Run one operation through a node; its outcome goes to the workload."""
         self._operation = operation
-        self._workload.trace(operation, "invoke")
         self._attempt += 1
         attempt = self._attempt
+        reads = self._workload.linearizable_reads
+        if reads is not None and operation.kind in READS:
+            operation.target = reads.target(target)
+            self._workload.trace(operation, "invoke")
+            reads.begin(operation.target, lambda image: self._read(attempt, image))
+            self._scheduler.after(REQUEST_US, lambda: self._time_out(attempt))
+            return
+        self._workload.trace(operation, "invoke")
         if self._connection is not None and self._connection.target != target:
             self._connection.disconnect()
             self._connection = None
@@ -80,6 +93,22 @@ class Client:
             self._end("fail", "REFUSED")
         else:
             self._end("info", answer.error.name)
+
+    def _read(self, attempt: int, image: Image | None) -> None:
+        """Take the image of a linearizable read; None: the node could not tell."""
+        operation = self._operation
+        if attempt != self._attempt or operation is None:
+            return
+        if image is None:
+            self._end("fail", "NOT_LINEARIZABLE")
+            return
+        operation.proof = LINEARIZABLE
+        if operation.kind == "read":
+            operation.value = image.config(TOPIC_RESOURCE, operation.name).get(CONFIG)
+        else:
+            topic = image.topic_named(operation.name)
+            operation.topic_id = None if topic is None else topic.topic_id
+        self._end("ok", None)
 
     def lost(self, connection: "Connection", *, refused: bool) -> None:
         """End the operation: its node is gone, it may still happen; refused: nothing was sent."""
@@ -163,6 +192,8 @@ class Workload:
         self._asker = Client(settings.client_count, self, network, scheduler)
         self.proofs: Proofs | None = None
         """Decides what answers prove; None: nothing, as in runs without lookups."""
+        self.linearizable_reads: LinearizableReads | None = None
+        """Lookups are linearizable reads of a leader; None: they are Kafka requests to brokers."""
         self.note: Callable[[str], None] | None = None
         """Called with a line for each call and outcome."""
         self.choices: Choices | None = None

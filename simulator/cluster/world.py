@@ -27,6 +27,7 @@ from simulator.cluster.client_choices import Choices, mix_of
 from simulator.cluster.event_loop import EventLoop
 from simulator.cluster.hand_over import HandOver
 from simulator.cluster.instance_methods import replace_method
+from simulator.cluster.linearizable_reads import LinearizableReads
 from simulator.cluster.machine import Machine
 from simulator.cluster.members import client_hosts, machine_ids, node_config
 from simulator.cluster.network import Direction, Network, Pipe
@@ -159,6 +160,10 @@ class World:
         if settings.has_lookups:
             workload.choices = Choices(streams.stream("clients"), brokers, mix_of(settings))
             workload.proofs = Proofs(self.machines, self.invariants)
+        if settings.has_linearizable_reads:
+            rng = streams.stream("linearizable_reads/clients")
+            reads = LinearizableReads(self.machines, self.scheduler, rng)
+            workload.linearizable_reads = reads
         return workload
 
     def _config(self, number: int) -> NodeConfig:

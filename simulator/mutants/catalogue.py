@@ -11,6 +11,7 @@ from simulator.mutants.lifecycle import LIFECYCLE
 from simulator.mutants.lost_disks import LOST_DISKS
 from simulator.mutants.pre_votes import PRE_VOTES
 from simulator.mutants.publications import PUBLICATIONS
+from simulator.mutants.reads import READS
 from simulator.mutants.records import RECORDS
 from simulator.mutants.registry import Mutant
 from simulator.mutants.regressions import REGRESSIONS
@@ -31,6 +32,7 @@ _ALL: Final = (
     *CONNECTIONS,
     *REGRESSIONS,
     *IMAGES,
+    *READS,
     *RECORDS,
 )
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(sorted(_ALL, key=lambda mutant: mutant.number))
@@ -48,10 +50,6 @@ NOT_APPLICABLE: Final[dict[int, tuple[str, str]]] = {
     20: (
         "a removed leader counts itself",
         "voters of seeds are static (kraft.version 0); tests/raft/test_dynamic_voters.py kills it",
-    ),
-    33: (
-        "a linearizable read skips the check of the leadership",
-        "there is no linearizable read path",
     ),
 }
 """Number -> the rule that it would break, and the reason why there is none."""

@@ -188,8 +188,10 @@ def _tracks_diverging(patches: Patches) -> None:
     """A fetch that has to truncate first counts like any other."""
 
     def make(original: Original) -> Original:
-        def evaluate(state: RaftState, request: FetchRequest, wall_ms: int) -> FetchResponse:
-            response: FetchResponse = original(state, request, wall_ms)
+        def evaluate(
+            state: RaftState, request: FetchRequest, wall_ms: int, connection_id: int | None
+        ) -> FetchResponse:
+            response: FetchResponse = original(state, request, wall_ms, connection_id)
             is_possible = request.fetch_offset <= state.log.end_offset
             if response.diverging_epoch is not None and is_possible:
                 fetch_leader._track(state, request, wall_ms)  # noqa: SLF001
