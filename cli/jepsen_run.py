@@ -21,9 +21,13 @@ from jepsen.names import (
     APPEND_LOG,
     GROUP,
     KINDS,
+    LINEARIZABLE,
+    LOCAL,
     NODES_MAX,
     OF_RECORDS,
+    READS,
     TXN,
+    UNCOMMITTED,
     WORKLOADS,
     kinds_of,
 )
@@ -33,7 +37,6 @@ EXIT_FAILED: Final = 255
 TIME_LIMIT_S: Final = 60.0
 RATE: Final = 50.0
 CONCURRENCY: Final = 8
-READS: Final = ("quorum", "local", "uncommitted")
 CONCURRENCY_MAX: Final = 200
 RATE_MAX: Final = 10_000.0
 TIME_LIMIT_S_MAX: Final = 86_400.0
@@ -128,8 +131,9 @@ def _parse(arguments: Sequence[str]) -> Namespace:
         "--reads",
         choices=READS,
         default=READS[0],
-        help="local: from a node's own image, which is not linearizable; uncommitted (txn): also "
-        "what transactions aborted (controls)",
+        help="quorum: behind a write of their own; linearizable: by the inspection API's promise; "
+        "local: from a node's own image, which is not linearizable; uncommitted (txn): also what "
+        "transactions aborted (controls)",
     )
     parser.add_argument(
         "--no-idempotence",
@@ -159,7 +163,9 @@ def _check_together(parser: _Parser, asked: Namespace) -> None:
     for flag, workload in flags.items():
         if getattr(asked, flag) and asked.workload != workload:
             parser.error(f"--{flag.replace('_', '-')} is about {workload}")
-    has_reads = {"local": asked.workload not in OF_RECORDS, "uncommitted": asked.workload == TXN}
+    is_of_metadata = asked.workload not in OF_RECORDS
+    has_reads = {LOCAL: is_of_metadata, LINEARIZABLE: is_of_metadata}
+    has_reads[UNCOMMITTED] = asked.workload == TXN
     if not has_reads.get(asked.reads, True):
         parser.error(f"--reads {asked.reads} is none of {asked.workload}")
     if asked.unclean and asked.nodes < UNCLEAN_NODES_MIN:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
+from jepsen import inspection_reads
 from jepsen.cluster import NodeAddresses
 from jepsen.connections import Address, CallError, Connection, Connections
 from wire.errors import ErrorCode
@@ -211,6 +212,18 @@ class Session:
             while await self.configs(node_id, topics) != [barrier]:  # noqa: ASYNC110
                 await asyncio.sleep(BARRIER_POLL_S)
         return await self.topic(node_id, name)
+
+    async def linearizable_topic(self, node_id: int, name: str) -> str | None:
+        """Read a topic's id by a linearizable read of the inspection API; None: no topic.
+
+        Raises:
+            CallError: no response, or none that is linearizable.
+        """
+        return await inspection_reads.topic_id(self._nodes[node_id].inspection, name)
+
+    async def linearizable_config(self, node_id: int, topic: str) -> str | None:
+        """Read a topic's config so; None where it is not set. Raises as the other."""
+        return await inspection_reads.config(self._nodes[node_id].inspection, topic, CONFIG)
 
     async def topic(self, node_id: int, name: str) -> str | None:
         """Read a topic's id from the image of a node, maybe an old one; None: it does not exist.

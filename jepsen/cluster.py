@@ -41,6 +41,7 @@ class NodeAddresses(msgspec.Struct, frozen=True):
 
     broker: Address
     controller: Address
+    inspection: Address
 
 
 class Cluster:
@@ -63,6 +64,7 @@ class Cluster:
             number + 1: NodeAddresses(
                 Address(HOST, base_port + number),
                 Address(HOST, base_port + PORT_DISTANCE + number),
+                Address(HOST, base_port + 2 * PORT_DISTANCE + number),
             )
             for number in range(node_count)
         }

@@ -117,7 +117,7 @@ def _legal(left: Left) -> tuple[list[Check], dict[str, Any]]:
         check, found = check_transactions(left.history, left.folder)
         return [check], {"linearizability": {}, **found}
     if left.workload not in OF_RECORDS:
-        workload = workload_named(left.workload, is_local=False, operations=0)
+        workload = workload_named(left.workload, operations=0)
         check, details = linearizable(left.history, workload.model, left.folder)
         return [check], {"linearizability": details}
     check, findings = check_records(left.history, is_idempotent=left.is_idempotent)
@@ -134,7 +134,7 @@ def _has_key_field(left: Left) -> bool:
     """True if events name their key beside the value."""
     if left.workload in OF_RECORDS:
         return True
-    return workload_named(left.workload, is_local=False, operations=0).has_key_field
+    return workload_named(left.workload, operations=0).has_key_field
 
 
 class _Test(msgspec.Struct, frozen=True):

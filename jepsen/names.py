@@ -9,6 +9,12 @@ GROUP: Final = "group"
 WORKLOADS: Final = ("topic-set", "config-register", APPEND_LOG, TXN, GROUP)
 OF_RECORDS: Final = (APPEND_LOG, TXN, GROUP)
 """Workloads with partitions."""
+QUORUM: Final = "quorum"
+LINEARIZABLE: Final = "linearizable"
+LOCAL: Final = "local"
+UNCOMMITTED: Final = "uncommitted"
+READS: Final = (QUORUM, LINEARIZABLE, LOCAL, UNCOMMITTED)
+"""Kinds of reads, the usual one first."""
 KILL: Final = "kill"
 PAUSE: Final = "pause"
 LEADER: Final = "leader"

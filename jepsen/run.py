@@ -201,7 +201,7 @@ class Run:
     def _of_metadata(self, options: Options) -> Clients:
         workload = workload_named(
             options.workload,
-            is_local=options.reads == "local",
+            reads=options.reads,
             operations=int(options.rate * options.time_limit_s),
         )
         return MetadataClients(

@@ -34,10 +34,12 @@ from jepsen.generator import (
 )
 from jepsen.linearizability.classification import OBSERVATIONS, classify
 from jepsen.linearizability.history import FAIL, INFO
-from jepsen.names import OF_RECORDS, WORKLOADS
+from jepsen.names import LINEARIZABLE, LOCAL, OF_RECORDS, QUORUM, WORKLOADS
 from wire.messages.codec import newest
 
 READS: Final = ("exists", "read")
+READS_OF_METADATA: Final = (QUORUM, LINEARIZABLE, LOCAL)
+"""Behind a barrier, by the node's own promise, or of its own image (a control)."""
 KEYS_MAX: Final = 300
 
 
@@ -93,13 +95,13 @@ class TopicSet(Workload):
     model = "topic-set"
     has_key_field = False
 
-    def __init__(self, *, is_local: bool) -> None:
+    def __init__(self, *, reads: str) -> None:
         """Begin without topics.
 
         Args:
-            is_local: Reads use a node's own image, without a barrier.
+            reads: One of `READS_OF_METADATA`.
         """
-        self._is_local = is_local
+        self._reads = reads
         self._rotation = Rotation("topic")
         self._ids: dict[str, str] = {}
         self.draw = topic_set_draw(self._rotation, self._ids.get)
@@ -132,8 +134,10 @@ class TopicSet(Workload):
             self._ids.pop(name, None)
             return [name, topic_id]
         assert ask.f == "exists", f"{ask.f=}"
-        if self._is_local:
+        if self._reads == LOCAL:
             found = await session.topic(node_id, name)
+        elif self._reads == LINEARIZABLE:
+            found = await session.linearizable_topic(node_id, name)
         else:
             found = await session.topic_behind_barrier(leader_id, node_id, name)
         if found is None:
@@ -154,14 +158,14 @@ class ConfigRegister(Workload):
     model = "register"
     has_key_field = True
 
-    def __init__(self, *, is_local: bool, operations: int) -> None:
+    def __init__(self, *, reads: str, operations: int) -> None:
         """Begin without values.
 
         Args:
-            is_local: Reads use a node's own image, without a barrier.
+            reads: One of `READS_OF_METADATA`.
             operations: Approximate number of operations, which decides the number of topics.
         """
-        self._is_local = is_local
+        self._reads = reads
         keys_max = min(KEYS_MAX, ACTIVE_KEYS + operations // OPERATIONS_PER_KEY)
         self._all = [f"register-{number}" for number in range(keys_max)]
         self._rotation = Rotation("register", keys_max)
@@ -187,8 +191,11 @@ class ConfigRegister(Workload):
             raise_for(answer.responses[0].error_code)
             return ask.value
         assert ask.f == "read", f"{ask.f=}"
-        if self._is_local:
+        found: str | None
+        if self._reads == LOCAL:
             (found,) = await session.configs(node_id, (ask.key,))
+        elif self._reads == LINEARIZABLE:
+            found = await session.linearizable_config(node_id, ask.key)
         else:
             found = await session.config_behind_barrier(leader_id, node_id, ask.key)
         return None if found is None else int(found)
@@ -199,13 +206,14 @@ class ConfigRegister(Workload):
         return Ask("read", None, key)
 
 
-def workload_named(name: str, *, is_local: bool, operations: int) -> Workload:
+def workload_named(name: str, *, operations: int, reads: str = QUORUM) -> Workload:
     """Make a workload of one of `WORKLOADS` about metadata."""
     assert name in WORKLOADS, f"{name=}"
     assert name not in OF_RECORDS, f"{name=}"
+    assert reads in READS_OF_METADATA, f"{reads=}"
     if name == "topic-set":
-        return TopicSet(is_local=is_local)
-    return ConfigRegister(is_local=is_local, operations=operations)
+        return TopicSet(reads=reads)
+    return ConfigRegister(reads=reads, operations=operations)
 
 
 def unanswered(ask: Ask, *, is_sent: bool, reason: str) -> Completion:

@@ -155,7 +155,7 @@ def test_threads_have_streams_of_their_own():
 
 @pytest.mark.parametrize("name", [name for name in WORKLOADS if name not in OF_RECORDS])
 def test_every_key_is_read_at_the_end_by_a_read_of_the_model(name):
-    workload = workload_named(name, is_local=False, operations=1000)
+    workload = workload_named(name, operations=1000)
     asked = workload.draw(Random(1))
     assert asked.key in workload.keys
     assert workload.final_read(asked.key).f in ("exists", "read")
@@ -290,6 +290,7 @@ def test_counts_and_runs_in_which_nothing_happened(tmp_path):
         (["--workload", "append-log", "--unclean", "--nodes", "2"], "needs at least 3 nodes"),
         (["--workload", "append-log", "--reads", "local"], "--reads local is none of append-log"),
         (["--workload", "topic-set", "--reads", "uncommitted"], "is none of topic-set"),
+        (["--workload", "txn", "--reads", "linearizable"], "is none of txn"),
         (["--workload", "txn", "--early-commits"], "--early-commits is about group"),
         (["--workload", "group", "--reads", "uncommitted"], "is none of group"),
         (["--workload", "append-log", "--nemesis", "coordinator"], "'coordinator' is none"),

@@ -110,7 +110,7 @@ async def producing(answers, *, is_idempotent=True):
                 writer.write(protocol.respond(request.reply_slot, body))
 
     async with listening(serve) as address:
-        nodes = {1: NodeAddresses(address, address)}
+        nodes = {1: NodeAddresses(address, address, address)}
         brokers = Brokers(nodes, ("log-a",), Random(1))
         try:
             yield Producer(brokers, Codec.NONE, is_idempotent=is_idempotent)
