@@ -81,10 +81,16 @@ gets none of them is what it is in 3.
 are what they are in 6.
 8: with voters that lose their disks; a seed that gets none of it is what it is in 7.
 9: with transfers of the leadership; a seed that gets none is what it is in 8.
-10: lookups are linearizable reads in one of `READS_ONE_IN` seeds; the others are as in 9."""
+10: with stop_leader; lookups are linearizable reads in one of `READS_ONE_IN` seeds. The others are
+what they are in 9."""
 
 READS_ONE_IN: Final = 4
 """One in so many seeds has linearizable reads."""
+READING_CLIENTS: Final = 8
+"""More than elsewhere: many of them wait for the leader that was stopped."""
+READING_LOOKUP_PERCENT: Final = 60
+READING_REGISTER_PERCENT: Final = 70
+"""Shares of their operations."""
 
 WIRE_ONE_IN: Final = 10
 """One in so many seeds has every message encoded and decoded by kio's and our codecs."""
@@ -345,12 +351,26 @@ def add_quick_disks(
 
 
 def add_reads(settings: Settings, stream: Callable[[str], Random], options: Options) -> Settings:
-    """Draw whether lookups are linearizable reads; all else is as in draws 9."""
+    """Draw whether lookups are linearizable reads; then leaders are stopped.
+
+    Most operations are on one config: a stale read shows where the same thing was just written.
+    """
     if not settings.has_lookups or options.has_records:
         return settings
     is_drawn = options.draws >= 10 and stream("linearizable_reads").randrange(READS_ONE_IN) == 0
     has_reads = is_drawn or options.has_linearizable_reads
-    return msgspec.structs.replace(settings, has_linearizable_reads=has_reads)
+    allowed = FAULT_CLASSES if options.faults is None else options.faults
+    if not has_reads:
+        return settings
+    is_more = "stop_leader" not in settings.faults and "stop_leader" in allowed
+    return msgspec.structs.replace(
+        settings,
+        faults=settings.faults + ("stop_leader",) * is_more,
+        has_linearizable_reads=True,
+        client_count=READING_CLIENTS,
+        lookup_percent=READING_LOOKUP_PERCENT,
+        register_percent=READING_REGISTER_PERCENT,
+    )
 
 
 def add_chores(settings: Settings, stream: Callable[[str], Random], options: Options) -> Settings:

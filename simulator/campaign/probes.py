@@ -55,6 +55,7 @@ MARKS: Final = (
     "leader_cut_off",
     "leadership_transferred",
     "transfer_given_up",
+    "leader_stopped",
     "disk_full",
     "bit_rot",
     "lost_write",

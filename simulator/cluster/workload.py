@@ -32,6 +32,8 @@ from wire.errors import ErrorCode
 
 REQUEST_US: Final = 5_000_000
 """Time after which a client takes an operation for indeterminate."""
+READ_US: Final = 300_000
+"""The same of a linearizable read: short, so that some begin while a stopped leader is replaced."""
 
 
 LINEARIZABLE: Final = "linearizable"
@@ -68,7 +70,7 @@ class Client:
             operation.target = reads.target(target)
             self._workload.trace(operation, "invoke")
             reads.begin(operation.target, lambda image: self._read(attempt, image))
-            self._scheduler.after(REQUEST_US, lambda: self._time_out(attempt))
+            self._scheduler.after(READ_US, lambda: self._time_out(attempt))
             return
         self._workload.trace(operation, "invoke")
         if self._connection is not None and self._connection.target != target:

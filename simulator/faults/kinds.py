@@ -50,6 +50,7 @@ KINDS: Final[dict[str, Kind]] = {
     "lasting_disk_fault": Kind(since=5, colour="#94673f"),
     "wiped_voter": Kind(since=8, colour="#7b5e57"),
     "transfer": Kind(since=9, colour="#2f6db3"),
+    "stop_leader": Kind(since=10, colour="#d9b534"),
     "fsync_lie": Kind(since=None, colour="#6a1b4d"),
 }
 """Kinds in the order of the draws that choose them, which never changes: seeds stay the same."""

@@ -4,14 +4,23 @@ from functools import partial
 from random import Random
 from typing import Final
 
+from simulator.checks.raft.leadership import epoch_of, has_newer_epoch, leads
 from simulator.cluster.machine import Machine, Power
 from simulator.faults.decision import OPERATIONS_AHEAD_MAX, Decision
 from simulator.faults.failing_calls import fail_allocation
 from simulator.faults.fault import Reach
 from simulator.faults.impact import AT_ONCE_US, Impact, impact_on
+from wire.types import Offset
 
 STARTS: Final = range(3, 9)
 """Starts of a restart storm."""
+STOPPED_US_MAX: Final = 6_000_000
+"""Longest stop of a leader that nobody replaces."""
+RESUMED_STEP_US: Final = 20_000
+"""Step of the time for which the next one leads alone, up to OPERATIONS_AHEAD_MAX steps."""
+COMMIT_STEP_US: Final = 50
+COMMIT_US_MAX: Final = 500_000
+"""Longest wait for a commit."""
 LIFE_US_MIN: Final = 1_000
 START_OPERATIONS_AHEAD_MAX: Final = 11
 
@@ -73,6 +82,80 @@ def pause(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact |
         machine.pause()
         reach.later(decision, machine.resume)
     return impact_on(running, decision)
+
+
+def stop_leader(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
+    """Stop the process that leads until another one has led for a while.
+
+    When it goes on it does not know that, and what arrived meanwhile was sent to a leader. Every
+    second time it is stopped behind a commit: its followers have an answer then, and fetch.
+    """
+    machines = list(reach.machines.values())
+    leading = [m for m in machines if m.power is Power.UP and leads(m)]
+    if not leading:
+        return None
+    stopped = max(leading, key=epoch_of)
+    impact = Impact(nodes=(stopped.id,), how="the leader", length_us=None)
+    stop = _Stop(reach, decision, stopped, impact)
+    if decision.amount % 2:
+        stop.begin()
+    else:
+        stop.begin_behind_a_commit()
+    return impact
+
+
+class _Stop:
+    """One stop of a leader."""
+
+    def __init__(self, reach: Reach, decision: Decision, leader: Machine, impact: Impact) -> None:
+        self._reach = reach
+        self._leader = leader
+        self._impact = impact
+        self._epoch, self._incarnation = epoch_of(leader), leader.incarnation
+        self._end_offset = _committed_end(leader)
+        self._began_us = reach.scheduler.now_us
+        self._alone_us = 1 + decision.amount * RESUMED_STEP_US
+
+    def begin_behind_a_commit(self) -> None:
+        """Stop it when its high watermark has moved, or after a while."""
+        waited_us = self._reach.scheduler.now_us - self._began_us
+        if self._is_over:
+            return
+        if _committed_end(self._leader) != self._end_offset or waited_us >= COMMIT_US_MAX:
+            self.begin()
+        else:
+            self._reach.after(COMMIT_STEP_US, self.begin_behind_a_commit)
+
+    @property
+    def _is_over(self) -> bool:
+        return self._reach.is_over() or self._leader.incarnation != self._incarnation
+
+    def begin(self) -> None:
+        """Stop it."""
+        self._reach.probes.hit("leader_stopped")
+        self._began_us = self._reach.scheduler.now_us
+        self._leader.pause()
+        self._watch()
+
+    def _watch(self) -> None:
+        if self._is_over:
+            return
+        waited_us = self._reach.scheduler.now_us - self._began_us
+        machines = list(self._reach.machines.values())
+        is_replaced = has_newer_epoch(machines, self._epoch, by_leader=True)
+        if is_replaced or waited_us >= STOPPED_US_MAX:
+            self._reach.after(self._alone_us, self._resume)
+        else:
+            self._reach.after(RESUMED_STEP_US, self._watch)
+
+    def _resume(self) -> None:
+        self._impact.length_us = self._reach.scheduler.now_us - self._began_us
+        if self._leader.incarnation == self._incarnation:
+            self._leader.resume()
+
+
+def _committed_end(machine: Machine) -> Offset | None:
+    return None if machine.raft is None else machine.raft.high_watermark
 
 
 def crash_at_operation(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:

@@ -42,6 +42,7 @@ FAULTS: Final[dict[str, CarryingOut]] = {
     "lasting_disk_fault": disks.lasting_disk_fault,
     "wiped_voter": disks.wiped_voter,
     "transfer": leadership.transfer,
+    "stop_leader": processes.stop_leader,
     "fsync_lie": disks.fsync_lie,
 }
 """Kind -> function, apart from `KINDS`: these functions load the kernel; the command line, which

@@ -5,8 +5,6 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from kernel.quorum.replica import Replica
-from network.peers import Link, Peers
 from raft.effects import ReadIndexConfirmed
 from raft.events import ReadIndexRequested
 from raft.fetching import read_index
@@ -17,10 +15,10 @@ from simulator.mutants.registry import SHORT, Mutant, Patches
 from wire.types import Offset, ReplicaKey
 
 Original = Callable[..., Any]
-READING: Final = replace(SHORT, has_linearizable_reads=True)
+READING: Final = replace(SHORT, has_linearizable_reads=True, write_count=300)
 """Seeds whose clients look up by linearizable reads."""
-STOPPED: Final = replace(READING, node_count=3, faults=("pause", "depose_leader"))
-"""Seeds in which leaders are stopped or cut off, and others elected."""
+STOPPED: Final = replace(READING, node_count=3, faults=("stop_leader",))
+"""Seeds in which leaders are stopped, and others elected."""
 
 
 def _unchecked(patches: Patches) -> None:
@@ -53,24 +51,6 @@ def _counts_received(patches: Patches) -> None:
     patches.method(Reads, "note_fetch", make)
 
 
-def _counts_parked(patches: Patches) -> None:
-    """A voter whose Fetch was parked when the read came has confirmed it by that."""
-
-    def make(original: Original) -> Original:
-        def begin(state: RaftState, role: Leader) -> None:
-            parked = [
-                state.voters.key_of(fetch.request.replica_id, fetch.request.replica_directory_id)
-                for fetch in state.parked
-            ]
-            original(state, role)
-            assert role.reads.round is not None, "it has begun"
-            role.reads.round.confirmed.update([voter for voter in parked if voter is not None])
-
-        return begin
-
-    patches.function(read_index, "_begin", make)
-
-
 def _before_a_commit(patches: Patches) -> None:
     """A new leader takes the high watermark that it knew as a follower."""
 
@@ -88,26 +68,6 @@ def _before_a_commit(patches: Patches) -> None:
     patches.function(read_index, "poll_reads", make)
 
 
-def _two_fetches(patches: Patches) -> None:
-    """A second Fetch is sent behind one that was given up, and served."""
-
-    def make_end(_: Original) -> Original:
-        def end_abandoned_fetch(self: Peers, link: Link) -> None:
-            del self, link
-
-        return end_abandoned_fetch
-
-    def make_noted(_: Original) -> Original:
-        def noted(self: Replica, connection_id: int, answered: Any) -> Any:
-            del self, connection_id
-            return answered
-
-        return noted
-
-    patches.method(Peers, "_end_abandoned_fetch", make_end)
-    patches.method(Replica, "_noted", make_noted)
-
-
 READS: Final = (
     Mutant(
         number=33,
@@ -116,7 +76,7 @@ READS: Final = (
         expected=("linearizability",),
         seeds_max=300,
         patch=_unchecked,
-        options=READING,
+        options=STOPPED,
     ),
     Mutant(
         number=80,
@@ -129,29 +89,11 @@ READS: Final = (
     ),
     Mutant(
         number=81,
-        name="counts-parked-fetches",
-        text="a leader counts the voters whose fetches were parked when a read came",
-        expected=("linearizability",),
-        seeds_max=300,
-        patch=_counts_parked,
-        options=STOPPED,
-    ),
-    Mutant(
-        number=82,
         name="reads-before-a-commit",
         text="a leader answers reads before a record of its epoch is committed",
         expected=("linearizability",),
         seeds_max=300,
         patch=_before_a_commit,
         options=READING,
-    ),
-    Mutant(
-        number=83,
-        name="two-fetches-in-flight",
-        text="a follower sends a Fetch behind one that it gave up, on the same connection",
-        expected=("linearizability",),
-        seeds_max=300,
-        patch=_two_fetches,
-        options=STOPPED,
     ),
 )

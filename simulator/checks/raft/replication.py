@@ -80,7 +80,10 @@ class ReplicationChecks:
         )
 
     def _stalled(self, machine: Machine, role: Leader) -> tuple[str, str] | None:
-        """Time each flushed end that is below the written one, from the first look at it."""
+        """Time each flushed end that is below the written one, from the first look at it.
+
+        A process that was stopped may finish a turn before its core steps again.
+        """
         raft, now_ms = machine.raft, machine.now().monotonic_ms
         assert raft is not None
         flushed, written = raft.log.flushed_end_offset, raft.log.written_end_offset
@@ -93,6 +96,7 @@ class ReplicationChecks:
             since_ms = now_ms
         self._awaited[machine.id] = (*found, since_ms)
         ahead = [voter.id for voter, seen in role.progress.items() if _end(seen) > flushed]
+        since_ms = max(since_ms, machine.resumed_ms)
         if now_ms - since_ms <= machine.config.quorum.fetch_timeout_ms + SLACK_MS or not ahead:
             return None
         took = f"{flushed} to {written} is not flushed after {now_ms - since_ms} ms"
