@@ -33,7 +33,9 @@ def on_read_requested(state: RaftState, event: ReadIndexRequested) -> None:
     elif role.reads.count >= READS_MAX:
         _refuse(state, (event.token,), ReadRefusal.TOO_MANY)
     else:
-        role.reads.waiting.append(Read(event.token, state.now_ms + READ_TIMEOUT_MS))
+        read, waiting = Read(event.token, state.now_ms + READ_TIMEOUT_MS), role.reads.waiting
+        assert not waiting or waiting[-1].deadline_ms <= read.deadline_ms, f"{waiting[-1]=} {read=}"
+        waiting.append(read)
 
 
 def poll_reads(state: RaftState, role: Leader) -> None:
@@ -57,6 +59,8 @@ def poll_reads(state: RaftState, role: Leader) -> None:
 def _begin(state: RaftState, role: Leader) -> None:
     """Note the high watermark, then answer the parked fetches of the voters."""
     reads, high_watermark = role.reads, state.high_watermark
+    assert reads.round is None, "one round at a time"
+    assert reads.waiting, "a round is for reads"
     assert high_watermark is not None, "INV-READ-2"
     assert high_watermark > role.epoch_start_offset, f"INV-READ-2 {high_watermark=} {role=}"
     reads.round = Round(
@@ -75,6 +79,8 @@ def _confirm(state: RaftState, role: Leader) -> None:
     confirmed_count = len(current.confirmed & role.progress.keys()) + state.is_voter
     if confirmed_count < majority(len(state.voters)):
         return
+    assert current.reads, "a round without reads is over"
+    assert current.offset <= (state.high_watermark or 0), f"INV-HW-2 {current.offset=}"
     reads.round = None
     tokens = tuple([read.token for read in current.reads])
     state.effects.notify.append(ReadIndexConfirmed(tokens=tokens, offset=current.offset))

@@ -77,6 +77,7 @@ class Reads(msgspec.Struct, kw_only=True):
         """
         if self.round is None or connection_id is None:
             return
+        assert self.round.reads, "a round is for reads"
         if connection_id in self.round.answered:
             self.round.confirmed.add(voter)
         else:

@@ -67,10 +67,7 @@ class Client:
         attempt = self._attempt
         reads = self._workload.linearizable_reads
         if reads is not None and operation.kind in READS:
-            operation.target = reads.target(target)
-            self._workload.trace(operation, "invoke")
-            reads.begin(operation.target, lambda image: self._read(attempt, image))
-            self._scheduler.after(READ_US, lambda: self._time_out(attempt))
+            self._begin_read(reads, operation, target)
             return
         self._workload.trace(operation, "invoke")
         if self._connection is not None and self._connection.target != target:
@@ -95,6 +92,14 @@ class Client:
             self._end("fail", "REFUSED")
         else:
             self._end("info", answer.error.name)
+
+    def _begin_read(self, reads: LinearizableReads, operation: Operation, target: int) -> None:
+        """Read at a node that takes itself for the leader, at `target` if there is none."""
+        attempt = self._attempt
+        operation.target = reads.target(target)
+        self._workload.trace(operation, "invoke")
+        reads.begin(operation.target, lambda image: self._read(attempt, image))
+        self._scheduler.after(READ_US, lambda: self._time_out(attempt))
 
     def _read(self, attempt: int, image: Image | None) -> None:
         """Take the image of a linearizable read; None: the node could not tell."""

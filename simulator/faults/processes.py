@@ -96,6 +96,7 @@ def stop_leader(reach: Reach, decision: Decision, machines: list[Machine]) -> Im
         return None
     stopped = max(leading, key=epoch_of)
     impact = Impact(nodes=(stopped.id,), how="the leader", length_us=None)
+    reach.probes.hit("leader_stopped")
     stop = _Stop(reach, decision, stopped, impact)
     if decision.amount % 2:
         stop.begin()
@@ -109,6 +110,8 @@ class _Stop:
 
     def __init__(self, reach: Reach, decision: Decision, leader: Machine, impact: Impact) -> None:
         self._reach = reach
+        self._scheduler = reach.scheduler
+        self._machines = list(reach.machines.values())
         self._leader = leader
         self._impact = impact
         self._epoch, self._incarnation = epoch_of(leader), leader.incarnation
@@ -118,7 +121,7 @@ class _Stop:
 
     def begin_behind_a_commit(self) -> None:
         """Stop it when its high watermark has moved, or after a while."""
-        waited_us = self._reach.scheduler.now_us - self._began_us
+        waited_us = self._scheduler.now_us - self._began_us
         if self._is_over:
             return
         if _committed_end(self._leader) != self._end_offset or waited_us >= COMMIT_US_MAX:
@@ -132,24 +135,22 @@ class _Stop:
 
     def begin(self) -> None:
         """Stop it."""
-        self._reach.probes.hit("leader_stopped")
-        self._began_us = self._reach.scheduler.now_us
+        self._began_us = self._scheduler.now_us
         self._leader.pause()
         self._watch()
 
     def _watch(self) -> None:
         if self._is_over:
             return
-        waited_us = self._reach.scheduler.now_us - self._began_us
-        machines = list(self._reach.machines.values())
-        is_replaced = has_newer_epoch(machines, self._epoch, by_leader=True)
+        waited_us = self._scheduler.now_us - self._began_us
+        is_replaced = has_newer_epoch(self._machines, self._epoch, by_leader=True)
         if is_replaced or waited_us >= STOPPED_US_MAX:
             self._reach.after(self._alone_us, self._resume)
         else:
             self._reach.after(RESUMED_STEP_US, self._watch)
 
     def _resume(self) -> None:
-        self._impact.length_us = self._reach.scheduler.now_us - self._began_us
+        self._impact.length_us = self._scheduler.now_us - self._began_us
         if self._leader.incarnation == self._incarnation:
             self._leader.resume()
 

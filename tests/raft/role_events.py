@@ -371,6 +371,7 @@ OTHERS: Final = Row(
         lambda d: d.step(ev.Propose(epoch=d.role.epoch, values=(b"v",))),
         lambda d: d.step(ev.SnapshotAdded(snapshot_id=OffsetAndEpoch(0, 0), log_start_offset=0)),
         lambda d: d.step(ev.DiskHasSpace()),
+        lambda d: d.step(ev.ReadIndexRequested(7)),
         lambda d: d.request(m.AddVoterRequest(**VOTER, endpoints=())),
         lambda d: d.request(m.RemoveVoterRequest(**VOTER)),
         lambda d: d.request(description(d.role.epoch)),
