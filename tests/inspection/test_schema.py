@@ -24,11 +24,17 @@ pytestmark = pytest.mark.interop
 STREAM = "/v1/metadata/stream"  # it does not end; tests/inspection/test_stream.py has it
 
 
+async def confirmed() -> None:
+    """Every linearizable read is one."""
+
+
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """A node's API on a loop of its own."""
     loop, world, errors = asyncio.new_event_loop(), ready_world(), list[str]()
-    service = Service(RunningNode(world.kernel(1), world._now, records=Beside(world.kernel(1))))
+    kernel = world.kernel(1)
+    node = RunningNode(kernel, world._now, records=Beside(kernel), confirm_read=confirmed)
+    service = Service(node)
     world.run_for(600)
     server = HttpServer(service, Limits(), lambda path, stack: errors.append(f"{path}\n{stack}"))
     listening = socket.create_server(("127.0.0.1", 0))
