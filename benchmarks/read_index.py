@@ -16,6 +16,7 @@ import random
 import socket
 import time
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from typing_extensions import override
@@ -87,7 +88,7 @@ async def _running() -> AsyncIterator[tuple[CountingKernel, Driver]]:
         )
         driver = Driver(kernel, loop, Recorder(time.monotonic_ns()))
         nodes.append((kernel, driver))
-        await loop.create_server(lambda made=driver: made.accept(LISTENER), sock=bound)
+        await loop.create_server(partial(driver.accept, LISTENER), sock=bound)
     for _, driver in nodes:
         driver.start()
     try:

@@ -11,7 +11,7 @@ from yarl import URL
 from inspection.api import application
 from inspection.consistency import LINEARIZABLE, OFFSET_HEADER
 from inspection.resources import Service
-from inspection.routes import ROUTES
+from inspection.routes import ROUTES, Route
 from inspection.running_node import RunningNode
 from kernel import events
 from kernel.lifecycle.controller_registration import INSPECTION_ENDPOINT, registered_endpoints
@@ -89,7 +89,7 @@ async def test_a_local_answer_names_its_offset_and_asks_nobody(follower: Site) -
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path)
-async def test_every_resource_of_a_follower_redirects(follower: Site, route: object) -> None:
+async def test_every_resource_of_a_follower_redirects(follower: Site, route: Route) -> None:
     path = route.path.replace("{id}", "1").replace("{offset}", "1").replace("{type}", "topic")
     path = path.replace("{name}", "a%20b").replace("{topic}", "a").replace("{partition}", "0")
     path += f"?from=1&{ASKED}" if "diff" in path else f"?{ASKED}"
