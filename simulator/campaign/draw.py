@@ -363,10 +363,12 @@ def add_reads(settings: Settings, stream: Callable[[str], Random], options: Opti
     if not has_reads:
         return settings
     is_more = "stop_leader" not in settings.faults and "stop_leader" in allowed
+    faults = settings.faults + ("stop_leader",) * is_more
+    settings = msgspec.structs.replace(settings, faults=faults, has_linearizable_reads=True)
+    if "operation_mix" in faults:
+        return settings
     return msgspec.structs.replace(
         settings,
-        faults=settings.faults + ("stop_leader",) * is_more,
-        has_linearizable_reads=True,
         client_count=READING_CLIENTS,
         lookup_percent=READING_LOOKUP_PERCENT,
         register_percent=READING_REGISTER_PERCENT,

@@ -48,7 +48,7 @@ def test_a_stopped_process_takes_a_read_before_what_arrived_meanwhile(world):
 
 
 def read_of_a_stopped_leader():
-    """The image of a leader that was stopped until another one had created a topic; None: refused."""
+    """The image of a leader that was stopped until another one had created a topic, if any."""
     world = quiet_world(write_count=0, has_lookups=True, has_linearizable_reads=True)
     stopped, answered = leader(world), []
     stopped.pause()
@@ -87,7 +87,7 @@ def test_reads_are_drawn_for_a_quarter_of_the_seeds():
         found.append(newest.has_linearizable_reads)
         if newest.has_linearizable_reads:
             assert "stop_leader" in newest.faults
-            assert newest.client_count == 8
+            assert newest.client_count == 8 or "operation_mix" in newest.faults
         elif "stop_leader" not in newest.faults:
             assert newest == before
     assert 0.17 < sum(found) / len(found) < 0.33

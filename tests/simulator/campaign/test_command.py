@@ -195,7 +195,7 @@ def test_a_stop_tells_where_the_nodes_stand(capsys):
     _, lines, _ = sim(capsys, "--seed", "1", "--short", "--until", "200")
     assert lines[0].startswith("stopped at event 200, t=")
     assert lines[1] == (
-        "  node 1: up, Leader in epoch 1, leader 1, log end 11, high watermark 8, applied up to 8"
+        "  node 1: up, Leader in epoch 1, leader 1, log end 10, high watermark 6, applied up to 6"
     )
     assert [line.split(":")[0] for line in lines[1:7]] == [
         f"  node {number}" for number in (1, 2, 3, 101, 102, 103)
