@@ -83,7 +83,7 @@ def test_values_of_flags(shell: str, scripts: Path) -> None:
     kinds = asked(shell, scripts, "configs", "--describe", "--entity-type", "c")
     assert kinds == {"clients", "client-metrics"}
     found = asked(shell, scripts, "jepsen", "run", "--reads", "")
-    assert found == {"quorum", "local", "uncommitted"}
+    assert found == {"quorum", "linearizable", "local", "uncommitted"}
     after_a_text = set() if shell == "fish" else asked(shell, scripts, "topics", "--topic", "--")
     assert not after_a_text & {"--describe", "--list"}, "any text is a topic"
     assert "--describe" in asked(shell, scripts, "topics", "--topic", "x", "--")
