@@ -46,15 +46,7 @@ from raft.roles import (
     Unattached,
 )
 from raft.transitions import transition
-from wire.types import (
-    Endpoint,
-    LeaderAndEpoch,
-    LeaderEpoch,
-    NodeId,
-    Offset,
-    ReplicaKey,
-    Rng,
-)
+from wire.types import Endpoint, LeaderAndEpoch, LeaderEpoch, NodeId, Offset, ReplicaKey, Rng
 
 
 class RaftInvariantError(Exception):
@@ -401,11 +393,9 @@ class RaftState:
         self.answer(change.reply_token, make(error_code=error_codes.NOT_LEADER_OR_FOLLOWER))
 
     def _refuse_reads(self, old: Leader) -> None:
-        """Refuse the reads of this node, a leader no more."""
-        tokens = old.reads.tokens
+        tokens, reason = old.reads.tokens, ReadRefusal.LEADERSHIP_LOST
         if tokens:
-            refused = ReadIndexRefused(tokens=tokens, reason=ReadRefusal.LEADERSHIP_LOST)
-            self.effects.notify.append(refused)
+            self.effects.notify.append(ReadIndexRefused(tokens=tokens, reason=reason))
 
     def fetch_refusal(self, error_code: int) -> FetchResponse:
         """Make a Fetch response with an error and the current leader."""

@@ -75,8 +75,8 @@ HEAD = '{"schedule":1,"seed":4,"options":{"node_count":3}}'
         ),
         ('{"schedule":1,"seed":-1}', "run.jsonl:1: seed is -1, allowed: 0 to 18446744073709551615"),
         (
-            '{"schedule":1,"seed":1,"options":{"draws":10}}',
-            "run.jsonl:1: draws is 10, allowed: 1 to",
+            '{"schedule":1,"seed":1,"options":{"draws":99}}',
+            "run.jsonl:1: draws is 99, allowed: 1 to",
         ),
         (
             '{"schedule":1,"seed":1,"options":{"faults":["nope"]}}',
