@@ -79,7 +79,7 @@ READS: Final = (
         options=STOPPED,
     ),
     Mutant(
-        number=80,
+        number=81,
         name="counts-received-fetches",
         text="a leader counts a Fetch for a read that was sent before it and received after it",
         expected=("linearizability",),
@@ -88,7 +88,7 @@ READS: Final = (
         options=STOPPED,
     ),
     Mutant(
-        number=81,
+        number=82,
         name="reads-before-a-commit",
         text="a leader answers reads before a record of its epoch is committed",
         expected=("linearizability",),
