@@ -8,17 +8,18 @@ INV-PROOF-1: while unproven, a voter grants votes, pre-votes and its own among t
 only, which is all that the first election of a quorum needs; to none once a voter with records has
 asked it, for then the quorum is not new. And it acknowledges nothing: its fetches name no replica.
 It may have voted in a later epoch than that of the leader which it finds: with its acknowledgements
-such a leader would commit what the leader of that epoch never had.
+such a leader would commit what the leader of that epoch never had. Of two static voters neither
+holds: the other one has all that is committed, for each record needed both, and nobody was elected
+without it. So it gets the vote with its records; else the quorum would be at its end.
 
 INV-PROOF-2: a voter is proven
 1. when its durable log has a committed record that the leader of its epoch appended after it had
    caught up once. The majority without it that acknowledged this record follows that leader still:
    there was no later epoch in which this voter can have acknowledged or elected anything, and
-   whatever was committed before is in this log. (Of two voters the other one alone shows that, so
-   that acknowledgements count there.)
+   whatever was committed before is in this log. (Of two voters the other one alone shows that.)
 2. Or when it has itself elected the leader of its epoch. That log was empty, so there was nothing
-   to acknowledge before this epoch, and in it the voter acknowledges from this disk. Without this
-   rule no quorum could begin, for nobody would acknowledge.
+   to acknowledge before this epoch (or it is that of the other of two), and in it the voter
+   acknowledges from this disk. Without this rule no quorum could begin: nobody would acknowledge.
 
 So what was acknowledged stays while the voters that are unproven or whose log is empty are a
 minority; of a majority without disks nothing can be proved (docs/raft.md, "Lost disks").
@@ -39,6 +40,9 @@ def may_vote_for(state: RaftState, candidate_id: NodeId, end_offset: int) -> boo
     """True if this voter may grant a vote to a log with this end (INV-PROOF-1)."""
     assert end_offset >= 0, f"{candidate_id=} {end_offset=}"
     if not state.is_unproven:
+        return True
+    voters = state.voters.by_id
+    if len(voters) == VOTERS_COUNTED and candidate_id in voters and state.log.kraft_version == 0:
         return True
     if end_offset > 0 and not state.has_withheld:
         state.has_withheld = True
