@@ -36,6 +36,8 @@ STATIC = (
     "are; a quorum that `quorum up` makes anew has dynamic ones"
 )
 SHOWN_PARTITIONS = 3
+NOT_REGISTERED = "is not currently registered"
+"""What the controller says of a broker that never registered, or whose removal was interrupted."""
 
 
 def planned_node(cluster: Cluster, role: str | None) -> AddedNode:
@@ -122,10 +124,14 @@ def remove_voter(cluster: Cluster, node: NodePlan, quorum: QuorumView, python: P
 
 
 def unregister(cluster: Cluster, node: NodePlan, python: Path) -> None:
-    """Remove the registration of a broker that is stopped."""
+    """Remove the registration of a broker that is stopped; one without has left already."""
     if "broker" in node.roles:
         servers = _brokers(cluster, node)
-        run_tool(python, ["cluster", "unregister", *servers, "--id", str(node.id)])
+        try:
+            run_tool(python, ["cluster", "unregister", *servers, "--id", str(node.id)])
+        except RefusalError as error:
+            if NOT_REGISTERED not in str(error):
+                raise
 
 
 def forget_added(cluster: Cluster, node: NodePlan) -> None:

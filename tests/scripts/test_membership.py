@@ -217,6 +217,21 @@ def test_a_voter_is_removed_by_its_directory_id(tool, tmp_path):
     assert [words[:2] for words in ran[1:]] == [["cluster", "unregister"]]
 
 
+def test_a_broker_that_is_not_registered_can_leave(tool, monkeypatch):
+    """It never registered, or the remove-node before was interrupted after it."""
+    said = "Broker ID 2 is not currently registered"
+
+    def run_tool(_, words):
+        raise RefusalError(said)
+
+    monkeypatch.setattr(membership, "run_tool", run_tool)
+    planned = dynamic()
+    membership.unregister(planned, planned.node(2), PYTHON)
+    said = "it says no"
+    with pytest.raises(RefusalError, match="it says no"):
+        membership.unregister(planned, planned.node(2), PYTHON)
+
+
 def test_a_tool_that_fails_is_one_line():
     with pytest.raises(RefusalError, match="expected one argument"):
         membership.run_tool(PYTHON, ["topics", "--bootstrap-server"])
