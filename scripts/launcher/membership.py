@@ -37,7 +37,7 @@ STATIC = (
 )
 SHOWN_PARTITIONS = 3
 NOT_REGISTERED = "is not currently registered"
-"""What the controller says of a broker that never registered, or whose removal was interrupted."""
+"""Answer about a broker that never registered, or whose removal was interrupted."""
 
 
 def planned_node(cluster: Cluster, role: str | None) -> AddedNode:
@@ -111,16 +111,23 @@ def check_removable(cluster: Cluster, node: NodePlan, quorum: QuorumView, python
 
 
 def remove_voter(cluster: Cluster, node: NodePlan, quorum: QuorumView, python: Path) -> None:
-    """Remove a controller from the voters; nothing if it is none."""
-    if node.id in quorum.voter_ends:
-        run_tool(
-            python,
-            [
-                "quorum", "--bootstrap-controller", _controllers(cluster, node),
-                "remove-controller", "--controller-id", str(node.id),
-                "--controller-directory-id", _directory_id(cluster, node),
-            ],
-        )  # fmt: skip
+    """Remove a controller from the voters; nothing if it is none.
+
+    Refused where too few of the others follow: the record would hold once it is written, and could
+    not be committed, so that the quorum would have no leader until one of the dead is back.
+    """
+    if node.id not in quorum.voter_ends:
+        return
+    words = [
+        "quorum", "--bootstrap-controller", _controllers(cluster, node),
+        "remove-controller", "--controller-id", str(node.id),
+        "--controller-directory-id", _directory_id(cluster, node),
+    ]  # fmt: skip
+    try:
+        run_tool(python, [*words, "--dry-run"])
+    except RefusalError as error:
+        raise RefusalError(f"node {node.id} stays a voter: {error}") from error
+    run_tool(python, words)
 
 
 def unregister(cluster: Cluster, node: NodePlan, python: Path) -> None:
