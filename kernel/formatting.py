@@ -106,7 +106,7 @@ def format_directories(
         directory_id = None
         if path == config.metadata_log_dir:
             directory_id = request.directory_id_of(config.node_id)
-            if config.is_controller:
+            if config.is_controller and (config.voters or request.initial_voters):
                 mark_new_folder(vfs, path)
             content = bootstrap_checkpoint(request.features, request.now_ms, request.credentials)
             write_bootstrap_checkpoint(vfs, path, content)

@@ -92,7 +92,8 @@ def open_quorum(
     if config.is_controller:
         if level == 0:
             check_has_state(vfs, config.metadata_log_dir)
-        mark_new_folder(vfs, config.metadata_log_dir)
+        if level > 0 or config.voters:  # else it was never a voter, and has forgotten nothing
+            mark_new_folder(vfs, config.metadata_log_dir)
     opened = open_storage(
         config, vfs, directory_id, clock, effects, installed=installed, guard=guard
     )

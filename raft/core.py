@@ -21,6 +21,7 @@ from raft.elections.epoch_messages import on_begin_request, on_end_request
 from raft.elections.flush_stall import is_stalled
 from raft.elections.initial_role import StoredElection, initial_role
 from raft.elections.leader_loss import Cause, LeaderLoss
+from raft.elections.proof import note_vote
 from raft.elections.transfer import on_transfer_request
 from raft.elections.vote import on_disk_full, on_vote_request, resign
 from raft.events import (
@@ -140,6 +141,7 @@ class RaftCore:
         )
         role = initial_role(config, log, stored, rng, now_ms)
         self._state = RaftState(config, log, rng, role, now_ms, is_unproven=is_unproven)
+        note_vote(self._state)
         self._is_started = False
 
     @property

@@ -107,6 +107,8 @@ class RaftState:
         """Log end at the first answer without records from the leader followed now."""
         self.proof_end_offset: Offset | None = None
         """High watermark whose flush proves this voter, as that leader sent it."""
+        self.voted_epoch: LeaderEpoch | None = None
+        """Epoch of the last vote from this disk for another voter, while unproven."""
         self.has_withheld = False
         """True once this process refused a candidate with records, while unproven."""
         self.loss: LeaderLoss | None = None
@@ -341,10 +343,7 @@ class RaftState:
             self.effects.persist.append(RemoveUnprovenMark())
 
     def prove_by_vote(self) -> None:
-        """Become proven if the leader of the epoch was elected with this voter's own vote.
-
-        The vote was given with the mark standing, and so to an empty log (elections/proof.py).
-        """
+        """Become proven if this voter's vote, to an empty log, elected the leader of the epoch."""
         leader_id, voted_key = self.role.leader_id, self.role.voted_key
         if leader_id is None:
             return

@@ -21,6 +21,10 @@ INV-PROOF-2: a voter is proven
    to acknowledge before this epoch (or it is that of the other of two), and in it the voter
    acknowledges from this disk. Without this rule no quorum could begin: nobody would acknowledge.
 
+Of three voters it may also vote for a log whose last records are of an epoch in which it voted for
+another, as far as it knows: that vote, to an empty log, elected its leader, who may have ended
+before this voter heard of it; else a new quorum of which no disk is lost might be at its end.
+
 So what was acknowledged stays while the voters that are unproven or whose log is empty are a
 minority; of a majority without disks nothing can be proved (docs/raft.md, "Lost disks").
 """
@@ -30,18 +34,30 @@ from typing import Final
 from raft.effects import VoteWithheld
 from raft.roles import Follower
 from raft.state import RaftState
-from wire.types import NodeId, Offset
+from wire.types import NodeId, Offset, OffsetAndEpoch
 
+VOTERS_ELECTED: Final = 3
+"""Largest quorum in which a vote for another voter elects it, with its own."""
 VOTERS_COUNTED: Final = 2
 """Size of a quorum in which an unproven voter acknowledges: the leader is all the others."""
 
 
-def may_vote_for(state: RaftState, candidate_id: NodeId, end_offset: int) -> bool:
-    """True if this voter may grant a vote to a log with this end (INV-PROOF-1)."""
+def note_vote(state: RaftState) -> None:
+    """Note the vote of the role, given now or found at start: it is remembered on this disk."""
+    voted_key = state.role.voted_key
+    if voted_key is not None and voted_key.id != state.config.node_id:
+        state.voted_epoch = state.role.epoch
+
+
+def may_vote_for(state: RaftState, candidate_id: NodeId, last: OffsetAndEpoch) -> bool:
+    """True if this voter may grant a vote to a log with this end and last epoch (INV-PROOF-1)."""
+    end_offset = last.offset
     assert end_offset >= 0, f"{candidate_id=} {end_offset=}"
     if not state.is_unproven:
         return True
     voters = state.voters.by_id
+    if last.epoch == state.voted_epoch and len(voters) <= VOTERS_ELECTED:
+        return True
     if len(voters) == VOTERS_COUNTED and candidate_id in voters and state.log.kraft_version == 0:
         return True
     if end_offset > 0 and not state.has_withheld:

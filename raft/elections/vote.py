@@ -13,7 +13,7 @@ from typing import Final
 from raft import error_codes
 from raft.effects import AppendLeaderChange
 from raft.elections.leader_loss import Cause
-from raft.elections.proof import may_vote_for
+from raft.elections.proof import may_vote_for, note_vote
 from raft.events import EpochStart
 from raft.fetching.progress import Progress
 from raft.membership.voter_history import BOOTSTRAP_OFFSET, Membership
@@ -102,7 +102,7 @@ def _grant(state: RaftState, request: VoteRequest) -> bool:
         if not is_up_to_date:
             state.fast_election.overtake(request.replica_id, state.now_ms)
         granted = _grant_pre_vote(state, is_up_to_date=is_up_to_date)
-        return granted and may_vote_for(state, request.replica_id, request.last_end_offset)
+        return granted and may_vote_for(state, request.replica_id, theirs)
     role = state.role
     if not isinstance(role, Unattached | Prospective):
         return False
@@ -112,7 +112,7 @@ def _grant(state: RaftState, request: VoteRequest) -> bool:
         return voted.id == candidate.id and voted.directory_id in (None, candidate.directory_id)
     if role.leader_id is not None or not is_up_to_date:
         return False
-    if not may_vote_for(state, request.replica_id, request.last_end_offset):
+    if not may_vote_for(state, request.replica_id, theirs):
         return False
     deadline = state.new_election_deadline_ms()
     if isinstance(role, Unattached):
@@ -132,6 +132,7 @@ def _grant(state: RaftState, request: VoteRequest) -> bool:
                 election_deadline_ms=deadline,
             )
         )
+    note_vote(state)
     state.fast_election.forget()
     assert state.role.voted_key == candidate, f"{state.role=}"
     return True

@@ -120,9 +120,12 @@ def test_who_is_no_voter_has_an_id_of_its_own() -> None:
     assert vfs.exists(f"/data/{CHECKPOINT}")
 
 
-def test_who_finds_the_voters_at_the_quorum_has_no_checkpoint() -> None:
+def test_who_finds_the_voters_at_the_quorum_has_no_checkpoint_and_no_mark() -> None:
+    """It was never a voter: its directory id is new."""
     vfs = MemoryVfs()
-    formatted(vfs, request(None))
+    config = replace(config_of(1), voters=())
+    format_directories(vfs, config, request(None), lambda: bytes([1]) * 16)
+    assert not vfs.exists(MARK)
     assert not vfs.exists("/data/__cluster_metadata-0")
     assert read_meta_properties(vfs, "/data").directory_id == bytes([1]) * 16
 

@@ -17,7 +17,7 @@ from simulator.cluster.memory_vfs import MemoryVfs, SimulatedCrashError
 from storage.errors import CorruptFileError
 from storage.space_reserve import RESERVE_NAME
 from tests.kernel.dynamic import FIRST, dynamic_world
-from tests.kernel.harness import World
+from tests.kernel.harness import World, config_of
 from tests.kernel.quorum.test_disk_faults import leader_of, said
 from tests.kernel.test_kernel import ready_world, topic_names
 from tests.storage import golden
@@ -72,6 +72,19 @@ def test_a_new_quorum_is_marked_until_its_first_election() -> None:
         assert len(said(world, node_id, "voter_proven")) == 1
         assert node.vfs.crash().exists(MARK) is False, "removed for good"
         assert not said(world, node_id, "vote_withheld")
+
+
+@pytest.mark.parametrize(("voters", "is_marked"), [(3, True), (0, False)])
+def test_a_controller_that_was_never_a_voter_is_not_marked(voters: int, *, is_marked: bool) -> None:
+    """It becomes one of a dynamic quorum, of which its new directory id acknowledged nothing."""
+    world = World(1)
+    world.nodes[1].config = replace(
+        world.nodes[1].config,
+        voters=config_of(1, voters).voters,
+        bootstrap_servers=(("2", 9093),),
+    )
+    world.start(1)
+    assert are_marked(world) == ({1} if is_marked else set())
 
 
 def test_a_voter_that_is_proven_is_not_marked_again() -> None:
