@@ -62,7 +62,7 @@ def test_a_flush_behind_a_turn_waits_until_the_turn_is_over(monkeypatch):
         return flush_behind(turn, effect)
 
     monkeypatch.setattr(Turn, "flush_behind", flushing)
-    world = turning_world(has_quick_disks=True, turn_us=2_000)
+    world = turning_world(has_quick_disks=True, turn_us=2_100)
     assert world.probes.counts["flushed_behind_a_turn"] == len(flushed) > 10
     assert set(flushed) == {False, True}, "on a thread and in the loop"
     assert sum(operation.outcome == "ok" for operation in world.workload.history) > 5

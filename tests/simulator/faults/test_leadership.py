@@ -31,6 +31,6 @@ def test_a_sole_voter_has_nobody_to_hand_over_to(count):
 
 def test_what_cannot_be_waited_for_is_given_up():
     options = replace(SHORT, faults=("transfer", "lost_messages", "full_link"), node_count=3)
-    outcome = run_seed(4, options)
+    outcome = run_seed(7, options)
     assert outcome.invariant is None, outcome.text
     assert outcome.marks["transfer_given_up"] > 0

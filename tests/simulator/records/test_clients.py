@@ -38,7 +38,7 @@ class Asking(PartitionClient):
 
 def test_a_client_follows_to_topics_that_exist_alone():
     """A stale node tells of one that is deleted: it was left, or nobody was asked in its time."""
-    world = quiet_records(until_us=300_000)
+    world = quiet_records(until_us=500_000)
     new = UUID(bytes=bytes(key_of(world)[0]))
     answers = told(OLD, 7), told(new, 0), told(OLD, 8), told(BETWEEN, 8), told(new, 0)
     client = Asking(world, *answers)

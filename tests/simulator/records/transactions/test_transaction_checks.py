@@ -102,7 +102,7 @@ def test_an_acknowledged_commit_is_not_lost(checks):
 def quiet():
     """A cluster with transactions, at rest; each test repairs what it breaks."""
     settings = quiet_settings(observer_count=0, hands_over=False)
-    world = RecordsWorld(settings, Streams(3), [], has_transactions=True)
+    world = RecordsWorld(settings, Streams(5), [], has_transactions=True)
     world.start()
     world.run(1_500_000)
     return rested(world)
