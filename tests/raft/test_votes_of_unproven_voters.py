@@ -1,4 +1,4 @@
-"""Which votes of its own an unproven voter remembers, and for whom it votes because of them."""
+"""Votes of its own that an unproven voter remembers, and for whom it votes because of them."""
 
 import random
 
