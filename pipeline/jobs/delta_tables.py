@@ -28,6 +28,7 @@ from deltalake.transaction import (
 from pipeline.core.errors import BadInputError
 
 LOG_NAME: Final = "_delta_log"
+_LOG_SUFFIXES: Final = (".json", ".parquet")
 _PROPERTY: Final = "kraftline"
 _LOOKS: Final = (1, 32, None)  # commits that are looked at for ours, the newest first
 
@@ -58,6 +59,14 @@ class DeltaCommit(msgspec.Struct, frozen=True, kw_only=True):
     now_ms: int = 0
 
 
+def is_begun(root: Path) -> bool:
+    """Return True if a folder has the log of a table: commits, or a checkpoint of them.
+
+    A writer that is killed before its first commit leaves a folder of the log without either.
+    """
+    return any(path.suffix in _LOG_SUFFIXES for path in (root / LOG_NAME).glob("*"))
+
+
 class Delta:
     """A Delta table in a folder, which need not exist yet; looked at once, when this is made.
 
@@ -68,7 +77,7 @@ class Delta:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._table: DeltaTable | None = None
-        if (root / LOG_NAME).exists():
+        if is_begun(root):
             with _errors(root):
                 self._table = DeltaTable(str(root))
 

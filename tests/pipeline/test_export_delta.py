@@ -201,6 +201,15 @@ def test_a_log_that_can_not_be_read_is_one_line(here: Path, capsys) -> None:
     assert line.startswith("pipeline export: out: ")
 
 
+def test_a_kill_before_the_first_commit_is_gone_on_behind(here: Path) -> None:
+    """The log's folder comes before the commit, which is written under another name first."""
+    write_log(0, 2)
+    Path("out/_delta_log").mkdir(parents=True)
+    Path("out/_delta_log/00000000000000000000.json#1").write_text('{"pro')
+    assert append(*DELTA) == 0
+    assert offsets() == {"orders-0": [0, 1]}
+
+
 def test_others_may_compact_and_expire_the_log(here: Path, capsys) -> None:
     from deltalake.transaction import CommitProperties
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from pipeline.core.errors import BadInputError
-from pipeline.jobs.delta_tables import LOG_NAME, Delta, DeltaCommit, DeltaFile
+from pipeline.jobs.delta_tables import LOG_NAME, Delta, DeltaCommit, DeltaFile, is_begun
 from pipeline.jobs.export.files import NO_DATE
 from pipeline.jobs.export.growing import Book, ExportState
 from pipeline.jobs.export.tasks import Exported
@@ -50,7 +50,7 @@ class DeltaBook(Book):
 
     @override
     def is_begun(self) -> bool:
-        return (self.output / LOG_NAME).exists()
+        return is_begun(self.output)
 
     @override
     def state(self) -> ExportState | None:
