@@ -107,6 +107,15 @@ def rows_of(offsets: range, sizes: list[int] | None = None) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(offsets, pa.int64()), numbers], ["offset", "size"])
 
 
+def test_the_range_of_a_file_holds_rows_that_are_out_of_order(tmp_path: Path) -> None:
+    """No checksum covers a base offset; a table's readers pass over files by their range."""
+    files = files_of(tmp_path)
+    for offsets in (range(50, 51), range(2, 4)):
+        files.write(rows_of(offsets))
+    (one,) = files.close()
+    assert (one.start_offset, one.end_offset) == (2, 51)
+
+
 def test_a_file_ends_when_it_has_its_size(tmp_path: Path) -> None:
     files = files_of(tmp_path, file_bytes=400)
     for at in range(0, 40, 10):  # 120 bytes in memory, more with what Parquet adds

@@ -202,8 +202,9 @@ class _OffsetRange:
         first, last = pc.min(batch.column(low)).as_py(), pc.max(batch.column(high)).as_py()
         if first is None or last is None:
             return
-        self.start = first if self.start is None else self.start  # rows come in order
-        self.end = last + 1
+        # damage by its base offset may be out of order: bounds of a table must hold all rows
+        self.start = first if self.start is None else min(first, self.start)
+        self.end = last + 1 if self.end is None else max(last + 1, self.end)
 
 
 def _stable_order(table: pa.Table, sort: list[tuple[str, str]]) -> pa.Array:
