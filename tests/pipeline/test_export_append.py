@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow.parquet as pq
 import pytest
@@ -306,6 +306,23 @@ def test_a_segment_that_is_gone_is_named(here: Path, capsys) -> None:
     line = refused(capsys, "--mode", "DROPMALFORMED")
     assert line.startswith(f"in/orders-0/{3:020d}.log")
     assert line.endswith("vanished since it was listed")
+
+
+def test_a_segment_that_goes_while_it_is_read_is_not_passed_over(
+    here: Path, capsys, monkeypatch
+) -> None:
+    """In no mode: it may be sound, for a task on another machine, or on the next run."""
+    path = write_log(0, 3)
+    with monkeypatch.context() as patch:
+
+        def gone(path: str) -> NoReturn:
+            raise FileNotFoundError(2, "No such file or directory", path)
+
+        patch.setattr("pipeline.core.reading.reader.open_segment", gone)
+        line = refused(capsys, "--mode", "DROPMALFORMED")
+    assert line == f"{path}:0: vanished since it was listed; nothing was added"
+    assert append("--mode", "DROPMALFORMED") == 0
+    assert exported() == {"orders-0": [0, 1, 2]}
 
 
 def test_markers_alone_move_the_watermark_and_leave_no_file(here: Path) -> None:

@@ -13,6 +13,7 @@ from pipeline.jobs.export.engine import run_tasks, show_damage, tell
 from pipeline.jobs.export.growing import Book, ExportState, Growth, Layout, appending, watermarks_of
 from pipeline.jobs.export.manifests import ManifestBook
 from pipeline.jobs.export.plan import DELTA, ExportPlan
+from pipeline.jobs.export.tasks import Damage
 from pipeline.jobs.job import JobConfig, JobResult, usable_output
 
 
@@ -92,6 +93,7 @@ class _Append:
         written, damages = run_tasks(
             self._config, self._labelled(state.number + 1), tasks, choice, growth.data
         )
+        _check_there(damages)
         written = [one for one in written if one.rows]
         rows, damaged = sum(one.rows for one in written), sum(one.count for one in damages)
         after = ExportState(
@@ -136,6 +138,16 @@ class _Append:
                               (increment.lost, "passed over")):  # fmt: skip
             lines += [f"{one.topic}-{one.partition}: {one.detail}, {end}" for one in problems]
         return lines
+
+
+def _check_there(damages: list[Damage]) -> None:
+    """Refuse to go on behind records that were there when the run was planned, in any mode.
+
+    A task may lack a file that is sound: on a machine without the path. The next run knows.
+    """
+    gone = next((one.gone for one in damages if one.gone is not None), None)
+    if gone is not None:
+        raise BadInputError(f"{gone}: vanished since it was listed; nothing was added")
 
 
 def _deleted(increment: Increment) -> tuple[str, ...]:

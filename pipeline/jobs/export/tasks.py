@@ -59,14 +59,17 @@ MANIFEST: Final = pa.schema(
 
 
 class Damage(msgspec.Struct):
-    """Damage in a task: the count, and the first places."""
+    """Damage in a task: the count, the first places, and the first file that was gone."""
 
     count: int = 0
     first: list[Finding] = []
+    gone: str | None = None
 
     def add(self, file: SegmentFile, fault: Fault) -> None:
         """Count one fault."""
         self.count += 1
+        if self.gone is None and fault.reason == "vanished":
+            self.gone = f"{file.path}:{fault.position}"
         if len(self.first) < SHOWN:
             self.first.append(
                 Finding(
