@@ -107,7 +107,9 @@ class Delta:
                 commits = self._table.history(limit)
             for commit in commits:
                 found = commit.get(_PROPERTY)
-                if isinstance(found, dict) and (found["app"], found["number"]) == (app, number):
+                if not isinstance(found, dict):
+                    continue
+                if (found.get("app"), found.get("number")) == (app, number):
                     return dict(found["state"])
         raise BadInputError(
             f"{self.root}: the log no longer has commit {number} of {app}, so nothing can be added"

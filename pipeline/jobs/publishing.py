@@ -136,7 +136,7 @@ def locked_output(output: Path) -> Iterator[None]:
     Raises:
         BadInputError: another run holds it.
     """
-    with (output / LOCK_NAME).open("w") as lock:
+    with (output / LOCK_NAME).open("a") as lock:  # nothing is cut, if it is a link to a file
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

@@ -403,6 +403,47 @@ def test_a_manifest_that_can_not_be_read_ends_the_run(here: Path, capsys) -> Non
     assert "can not be read, so nothing can be appended" in capsys.readouterr().err
 
 
+def test_manifests_of_another_name_say_nothing(here: Path) -> None:
+    write_log(0, 1)
+    assert append() == 0
+    shutil.copy("out/manifest/0000000001.parquet", "manifest-of-monday.parquet")
+    write_log(0, 2)
+    assert append() == 0
+    shutil.move("manifest-of-monday.parquet", "out/manifest/")
+    write_log(0, 3)
+    assert append() == 0
+    Path("out/manifest/manifest-of-monday.parquet").unlink()
+    assert exported() == {"orders-0": [0, 1, 2]}
+    assert [row["start_offset"] for row in manifest()] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "can not be read, so nothing can be appended"),
+        ('{"number":2,"files":["../../precious"]}', "names a file that is not of the output"),
+        ('{"number":2,"files":["/precious"]}', "names a file that is not of the output"),
+    ],
+)
+def test_a_list_of_moved_files_that_is_none(here: Path, capsys, text: str, said: str) -> None:
+    write_log(0, 1)
+    assert append() == 0
+    Path("out/_tmp").mkdir()
+    Path("out/_tmp/moving.json").write_text(text)
+    Path("precious").touch()
+    assert refused(capsys) == f"out/_tmp/moving.json: {said}"
+    assert Path("precious").exists()
+
+
+def test_a_lock_that_is_a_link_does_not_empty_its_file(here: Path) -> None:
+    write_log(0, 1)
+    Path("out").mkdir()
+    Path("precious").write_text("x")
+    Path("out/_lock").symlink_to("../precious")
+    assert append() == 0
+    assert Path("precious").read_text() == "x"
+
+
 def test_a_dry_run_tells_what_is_new_and_writes_nothing(here: Path, capsys) -> None:
     write_log(0, 3)
     assert append("--dry-run") == 0

@@ -237,6 +237,25 @@ def test_others_may_compact_and_expire_the_log(here: Path, capsys) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"layout"', '"lay"', "the state of the last run can not be read"),
+        ('"export":', '"more":', "the state of the last run can not be read"),
+        ('"app":', '"by":', "the log no longer has commit 1 of kraftline.export"),
+    ],
+)
+def test_a_state_of_another_shape_is_one_line(
+    here: Path, capsys, old: str, new: str, said: str
+) -> None:
+    write_log(0, 1)
+    assert append(*DELTA) == 0
+    place = Path("out/_delta_log/00000000000000000000.json")
+    assert old in place.read_text()
+    place.write_text(place.read_text().replace(old, new))
+    assert said in refused(capsys)
+
+
 def test_a_number_without_its_watermarks_is_refused(here: Path, capsys) -> None:
     from deltalake.transaction import CommitProperties, Transaction
 

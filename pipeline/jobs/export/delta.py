@@ -60,7 +60,13 @@ class DeltaBook(Book):
         if self._delta.number(APP) is None:
             raise BadInputError(f"{self.output}: a Delta table that no export has begun")
         found = self._delta.state(APP)
-        return msgspec.convert(found["export"], ExportState)
+        try:
+            return msgspec.convert(found.get("export"), ExportState)
+        except msgspec.ValidationError as error:
+            raise BadInputError(
+                f"{self.output}: the state of the last run can not be read, so nothing can be"
+                " appended"
+            ) from error
 
     @override
     def check_columns(self, state: ExportState, columns: tuple[str, ...]) -> None:

@@ -199,15 +199,29 @@ class Growth:
 def _finish_killed(book: Book) -> None:
     """Remove what an unpublished run moved, and complete what a published one left undone."""
     temporary = book.output / TEMPORARY_NAME
-    try:
-        moving = msgspec.json.decode((temporary / _MOVING_NAME).read_bytes(), type=_Moving)
-    except FileNotFoundError:
-        moving = None
+    moving = _moving(temporary / _MOVING_NAME)
     if moving is not None and not book.is_published(moving.number):
         for name in moving.files:
             (book.output / book.data_name / name).unlink(missing_ok=True)
     shutil.rmtree(temporary, ignore_errors=True)
     book.complete()
+
+
+def _moving(place: Path) -> _Moving | None:
+    """The list of a killed run; None without one.
+
+    Raises:
+        BadInputError: it cannot be read, or names a file outside the output.
+    """
+    try:
+        moving = msgspec.json.decode(place.read_bytes(), type=_Moving)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        raise BadInputError(f"{place}: can not be read, so nothing can be appended") from error
+    if any(Path(name).is_absolute() or ".." in Path(name).parts for name in moving.files):
+        raise BadInputError(f"{place}: names a file that is not of the output")
+    return moving
 
 
 def _check(book: Book, config: JobConfig) -> None:

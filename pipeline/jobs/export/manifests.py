@@ -19,6 +19,7 @@ from pipeline.jobs.job import RUN_NAME, SUCCESS_NAME
 from pipeline.jobs.publishing import sync
 
 _FOLDER: Final = "manifest"
+_NAMES: Final = f"{'[0-9]' * 10}.parquet"
 _STATE_KEY: Final = b"kraftline.export"
 _RUN_KEY: Final = b"kraftline.run"
 
@@ -86,8 +87,8 @@ class ManifestBook(Book):
         (self.output / SUCCESS_NAME).touch()
 
     def _last(self) -> Path | None:
-        """The manifest with the highest number; names have one length."""
-        return max((self.output / _FOLDER).glob("*.parquet"), default=None)
+        """The manifest with the highest number; names have one length, others are not ours."""
+        return max((self.output / _FOLDER).glob(_NAMES), default=None)
 
     def _place(self, number: int) -> Path:
         return self.output / _FOLDER / f"{number:010d}.parquet"
