@@ -15,7 +15,9 @@ class TrieMap(Mapping[K, V]):
     """An immutable mapping; `set`, `delete` and `update` give another one, at logarithmic cost.
 
     Two of them are equal if they have equal entries; the order of these is no part of it, and
-    differs between processes. Keys are compared by hash and equality, as in a dict.
+    differs between processes. Keys are compared by hash and equality. They are of one type: rpds
+    panics at two with one hash whose `__eq__` is NotImplemented, as of 1 and 1.0, "a" and b"a". An
+    iteration takes 1.5 us an entry, 30 times that of immutables.
     """
 
     __slots__ = ("_trie",)
