@@ -205,6 +205,26 @@ def test_a_topic_created_again_is_read_from_its_start(here: Path, capsys) -> Non
                           "orders-1'": [0]}  # fmt: skip
 
 
+def test_a_partition_without_a_topic_id_is_read_and_gets_its_id_later(here: Path) -> None:
+    """As copied folders have it, and those of old brokers."""
+    path = write_log(0, 2)
+    known = Path(path.parent, "partition.metadata")
+    text = known.read_text()
+    known.unlink()
+    assert append() == 0
+    write_log(0, 3)
+    known.unlink()
+    assert append() == 0
+    assert exported() == {"orders-0": [0, 1, 2]}
+    write_log(0, 4)
+    known.write_text(text)
+    assert append() == 0
+    assert exported() == {"orders-0": [0, 1, 2, 3]}
+    known.write_text(text.replace(text.split()[-1], OTHER_ID))
+    assert append() == 0
+    assert exported()["orders-0'"] == [0, 1, 2, 3], "the id is known from the run before on"
+
+
 def test_another_topic_id_needs_a_known_cluster(here: Path, capsys) -> None:
     write_log(0, 3)
     assert append() == 0

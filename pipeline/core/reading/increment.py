@@ -127,7 +127,8 @@ def _of_known_topics(
     ids = {key: point.topic_id for key, point in known.items() if point.topic_id}
     there = {
         (one.topic, one.partition) for one in listing.partitions
-        if one.segments and ids.get((one.topic, one.partition)) == one.topic_id
+        if one.segments and one.topic_id is not None
+        and ids.get((one.topic, one.partition)) == one.topic_id
     }  # fmt: skip
     kept, notes = [], []
     for one in listing.partitions:
@@ -144,6 +145,8 @@ def _of_known_topics(
 def _end(replica: Replica, start: Point | None) -> Point:
     """The watermark after the read; a copy whose committed end is behind has nothing new."""
     begin = log_start_point(replica) if start is None else start
+    if not begin.topic_id and replica.files.topic_id is not None:  # it was not known before
+        begin = msgspec.structs.replace(begin, topic_id=replica.files.topic_id)
     if replica.end.offset <= begin.offset:
         return begin
     return msgspec.structs.replace(begin, offset=replica.end.offset, epoch=replica.end.epoch)
