@@ -153,7 +153,7 @@ def _appended(config: JobConfig, plan: AuditPlan) -> JobResult:
     if is_begun:
         _check_cluster(config, plan, base)
     known = str(base / _STATE_NAME) if is_begun else None
-    items = partition_audits(plan)
+    items = partition_audits(plan, tool_version())
     sizes = tuple(new_bytes(item, known) for item in items)
     if config.dry_run:
         return JobResult(counters={"files": len(plan.tasks), "bytes": sum(sizes)})

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 
@@ -152,6 +153,25 @@ def test_a_stricter_audit_reads_all(here: Path) -> None:
     (Path("in/n1") / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 3\n")
     append("--validate", "full")
     assert counters()["bytes"] == 10 * SIZE  # both replicas of what is compacted now
+
+
+def test_another_version_checks_all_again(here: Path, monkeypatch) -> None:
+    assert append() == 0
+    monkeypatch.setattr("pipeline.jobs.audit.tool_version", lambda: "99")
+    assert append() == 0
+    assert counters()["bytes"] == 12 * SIZE
+    assert append() == 0
+    assert counters()["bytes"] == 0
+
+
+def test_a_report_that_is_cut_is_made_anew(here: Path) -> None:
+    assert append() == 0
+    place = Path("out/state/other-0.reports")
+    (report,) = msgspec.msgpack.decode(place.read_bytes())
+    report["digest"] = report["digest"][:-1]
+    place.write_bytes(msgspec.msgpack.encode([report]))
+    assert append() == 0
+    assert counters()["bytes"] == 2 * SIZE
 
 
 def test_reports_that_can_not_be_read_are_made_anew(here: Path, capsys) -> None:

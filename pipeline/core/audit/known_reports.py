@@ -1,9 +1,9 @@
 """Reports of files that an earlier audit has read: an audit that goes on reads the others only.
 
 A file is known if nothing about it has changed: path, size, times of change of itself and of the
-indexes beside it, and how it was checked. Then its report stands for it, with what the
-comparisons need (54 bytes per batch). So damage that comes to an unchanged file later, by the disk,
-is not seen: that needs a whole audit.
+indexes beside it, and how it was checked, by which version of this project. Then its report stands
+for it, with what the comparisons need (54 bytes per batch). So damage that comes to an unchanged
+file later, by the disk, is not seen: that needs a whole audit.
 """
 
 import os
@@ -37,14 +37,17 @@ class KnownReport(msgspec.Struct, frozen=True):
     is_full: bool
     report: FileReport
     digest: bytes
+    tool: str
 
-    def is_of(self, task: AuditTask, marks: _Marks) -> bool:
+    def is_of(self, task: AuditTask, marks: _Marks, tool: str) -> bool:
         """Return True if it stands for the file of a task."""
         checked = self.is_cleaned, self.is_full
         return (
             self.report.file == task.file
             and self.marks == marks
             and checked == (task.is_cleaned, task.is_full)
+            and self.tool == tool
+            and len(self.digest) % DIGEST.itemsize == 0
         )
 
     def restored(self) -> FileReport:
@@ -53,11 +56,12 @@ class KnownReport(msgspec.Struct, frozen=True):
 
 
 class PartitionAudit(msgspec.Struct, frozen=True):
-    """All files of a partition: one item of work."""
+    """All files of a partition: one item of work; `tool` is the version that checks them."""
 
     key: Key
     copies: tuple[PartitionFiles, ...]
     tasks: tuple[AuditTask, ...]
+    tool: str
 
     @property
     def name(self) -> str:
@@ -65,20 +69,23 @@ class PartitionAudit(msgspec.Struct, frozen=True):
         return f"{self.key[0]}-{self.key[1]}.reports"
 
 
-def partition_audits(plan: AuditPlan) -> list[PartitionAudit]:
-    """The items of a plan, in its order."""
+def partition_audits(plan: AuditPlan, tool: str) -> list[PartitionAudit]:
+    """The items of a plan, in its order, for a version of this project."""
     tasks: dict[Key, list[AuditTask]] = {key: [] for key in plan.copies}
     for task in plan.tasks:
         tasks[task.key].append(task)
-    return [PartitionAudit(key, copies, tuple(tasks[key])) for key, copies in plan.copies.items()]
+    return [
+        PartitionAudit(key, copies, tuple(tasks[key]), tool) for key, copies in plan.copies.items()
+    ]
 
 
 def new_bytes(item: PartitionAudit, known: str | None) -> int:
     """Bytes of the files that no earlier audit knows."""
     reports = _read(None if known is None else Path(known), item.name)
     return sum(
-        task.file.size for task in item.tasks if _known(reports, task, _marks(task.file)) is None
-    )
+        task.file.size for task in item.tasks
+        if _known(reports, task, _marks(task.file), item.tool) is None
+    )  # fmt: skip
 
 
 def audit_partition(item: PartitionAudit, *, known: str | None, state: str) -> Judgement:
@@ -93,13 +100,13 @@ def audit_partition(item: PartitionAudit, *, known: str | None, state: str) -> J
     kept, read_bytes = [], 0
     for task in item.tasks:
         marks = _marks(task.file)  # before it is read: a change meanwhile is seen the next time
-        found = _known(before, task, marks)
+        found = _known(before, task, marks, item.tool)
         if found is None:
             report = check_file_fully(task)
             read_bytes += task.file.size
             digest = np.ascontiguousarray(report.digest).tobytes()
             bare = msgspec.structs.replace(report, digest=None)
-            found = KnownReport(marks, task.is_cleaned, task.is_full, bare, digest)
+            found = KnownReport(marks, task.is_cleaned, task.is_full, bare, digest, item.tool)
         kept.append(found)
     judged = judge_partition(item.copies, [one.restored() for one in kept])
     place = Path(state, item.name)
@@ -112,10 +119,10 @@ def audit_partition(item: PartitionAudit, *, known: str | None, state: str) -> J
 
 
 def _known(
-    reports: Mapping[str, KnownReport], task: AuditTask, marks: _Marks
+    reports: Mapping[str, KnownReport], task: AuditTask, marks: _Marks, tool: str
 ) -> KnownReport | None:
     found = reports.get(task.file.path)
-    return found if found is not None and found.is_of(task, marks) else None
+    return found if found is not None and found.is_of(task, marks, tool) else None
 
 
 def _read(folder: Path | None, name: str) -> dict[str, KnownReport]:
