@@ -61,6 +61,12 @@ def _elsewhere(node: RunningNode, target: str) -> Problem:
         )
     host, port = address
     at = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    own = node.config.inspection_listener
+    if own is not None and address == (own.host, own.port):
+        return _unavailable(
+            f"leader {leader_id} has registered {at}, which is this node's own address: its "
+            "inspection.listener needs a host that reaches it from elsewhere"
+        )
     return Problem(
         HTTPStatus.TEMPORARY_REDIRECT,
         f"node {leader_id} leads the quorum",

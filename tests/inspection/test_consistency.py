@@ -148,11 +148,22 @@ async def test_a_leader_without_a_registered_api_is_named() -> None:
     await site.client.close()
 
 
-async def test_the_address_of_a_leader_may_be_one_of_ipv6() -> None:
-    world = ready(Endpoint("HTTP", "::1", 8080))
+async def test_the_address_of_a_leader_may_be_one_of_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ready()
+    monkeypatch.setattr(RunningNode, "inspection_address", lambda *_: ("::1", 8080))
     site = await opened(world, 1 if world.active() != 1 else 2)
     response = await site.client.get(f"/v1/topics?{ASKED}", allow_redirects=False)
     assert response.headers["Location"] == f"http://[::1]:8080/v1/topics?{ASKED}"
+    await site.client.close()
+
+
+async def test_a_leader_with_the_address_of_the_node_that_is_asked_is_not_redirected_to() -> None:
+    """Each of three hosts has its API on loopback: a client that follows would come back here."""
+    world = ready(Endpoint("HTTP", "127.0.0.1", 8080))
+    leader = world.active()
+    site = await opened(world, 1 if leader != 1 else 2)
+    problem = await site.get(f"/v1/topics?{ASKED}", 503)
+    assert f"leader {leader} has registered 127.0.0.1:8080" in problem["detail"]
     await site.client.close()
 
 
