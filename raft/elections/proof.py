@@ -11,6 +11,8 @@ It may have voted in a later epoch than that of the leader which it finds: with 
 such a leader would commit what the leader of that epoch never had. Of two static voters neither
 holds: the other one has all that is committed, for each record needed both, and nobody was elected
 without it. So it gets the vote with its records; else the quorum would be at its end.
+That holds for a dynamic voter, too, whose emptied log does not say yet that it votes: its directory
+id is the voter's, and its Fetch would confirm reads (fetching/read_index.py).
 
 INV-PROOF-2: a voter is proven
 1. when its durable log has a committed record that the leader of its epoch appended after it had
@@ -68,8 +70,15 @@ def may_vote_for(state: RaftState, candidate_id: NodeId, last: OffsetAndEpoch) -
 
 
 def is_counted(state: RaftState) -> bool:
-    """True if the leader may count what this replica fetches as acknowledged."""
-    return not state.is_unproven or not state.is_voter or len(state.voters) == VOTERS_COUNTED
+    """True if the leader may count what this replica fetches, as acknowledged and as of its epoch.
+
+    Whether it is a voter, and of how many, a dynamic one knows from the leader's log alone.
+    """
+    if not state.is_unproven:
+        return True
+    if state.is_dynamic and state.caught_up_offset is None:
+        return False
+    return not state.is_voter or len(state.voters) == VOTERS_COUNTED
 
 
 def note_fetched(state: RaftState, high_watermark: int) -> None:
