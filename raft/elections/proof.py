@@ -11,8 +11,8 @@ It may have voted in a later epoch than that of the leader which it finds: with 
 such a leader would commit what the leader of that epoch never had. Of two static voters neither
 holds: the other one has all that is committed, for each record needed both, and nobody was elected
 without it. So it gets the vote with its records; else the quorum would be at its end.
-That holds for a dynamic voter, too, whose emptied log does not say yet that it votes: its directory
-id is the voter's, and its Fetch would confirm reads (fetching/read_index.py).
+Nor does a dynamic voter whose emptied log does not say yet that it votes: its directory id is the
+voter's, and its Fetch would confirm reads (fetching/read_index.py).
 
 INV-PROOF-2: a voter is proven
 1. when its durable log has a committed record that the leader of its epoch appended after it had
