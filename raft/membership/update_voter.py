@@ -57,11 +57,16 @@ def send_update_voter(state: RaftState, role: Follower) -> None:
 
 
 def on_update_response(state: RaftState, response: UpdateVoterResponse) -> bool:
-    """Note that the leader knows this voter, or back off; a leader that answers is alive."""
+    """Note that the leader knows this voter, or back off; a leader that answers is alive.
+
+    One that cannot take it now is fetched from, and told later. In a back-off the Fetch would go to
+    another voter, and if that one is down, no other Fetch leaves before its time-out (INV-RPC-2).
+    """
     role = state.role
     assert isinstance(role, Follower), f"INV-RPC-1 {role=}"
-    if response.error_code not in _TAKEN:
+    if response.error_code in _TAKEN:
+        role.has_updated_leader = True
+    elif response.error_code != error_codes.REQUEST_TIMED_OUT:
         return False
-    role.has_updated_leader = True
     role.fetch_deadline_ms = state.now_ms + state.config.fetch_timeout_ms
     return True

@@ -187,6 +187,27 @@ def test_what_was_held_back_goes_on_when_it_is_given_up():
     assert world.active() == former
 
 
+def test_a_voter_that_describes_itself_meanwhile_goes_on_fetching():
+    """It is refused, and its next fetch would go to another voter: to the target, which is down."""
+    world = running()
+    former, (target, third) = world.active(), followers(world)
+    world.pause(target)
+    role = world.kernel(third).core.role
+    due_ms = role.update_voter_ms
+    world.run_for(due_ms - 400 - world.now_ms)
+    mover = world.client(former, "CONTROLLER")
+    asked = mover.send(ALTER_REASSIGNMENTS, transfer_to(world, target))
+    assert world.now_ms < due_ms
+    world.run_until(lambda: asked in mover.answers)
+    assert row_of(mover.answers[asked])[0] is ErrorCode.request_timed_out, (
+        "a NoOp record is missing"
+    )
+    assert due_ms < role.update_voter_ms, "it was sent meanwhile"
+    for _ in range(40):
+        world.run_for(100)
+        assert world.active() == former
+
+
 def test_the_timeout_of_a_request_that_is_held_back_fires():
     world, *_, client, mover, asked = held()
     body = dataclasses.replace(create_topic_body("held"), timeout=timedelta(milliseconds=300))
