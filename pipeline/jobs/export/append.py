@@ -6,14 +6,14 @@ import msgspec
 
 from pipeline.core.errors import BadInputError
 from pipeline.core.reading.discovery import Listing, discover
-from pipeline.core.reading.increment import Increment, plan_increment
+from pipeline.core.reading.increment import Increment, Points, plan_increment
 from pipeline.core.reading.split import Split
 from pipeline.jobs.engines import engine_choice
 from pipeline.jobs.export.engine import run_tasks, show_damage, tell
 from pipeline.jobs.export.growing import Book, ExportState, Growth, Layout, appending, watermarks_of
 from pipeline.jobs.export.manifests import ManifestBook
 from pipeline.jobs.export.plan import DELTA, ExportPlan
-from pipeline.jobs.export.tasks import Damage
+from pipeline.jobs.export.tasks import Damage, Exported
 from pipeline.jobs.job import JobConfig, JobResult, usable_output
 
 
@@ -94,7 +94,11 @@ class _Append:
             self._config, self._labelled(state.number + 1), tasks, choice, growth.data
         )
         _check_there(damages)
-        written = [one for one in written if one.rows]
+        unread = {one.unread for one in damages if one.unread is not None}
+        points = _points_without(unread, increment.points, state.points)
+        marks, notes = watermarks_of(points), _left_out(unread)
+        tell(notes)
+        written = [one for one in written if one.rows and _key(one) not in unread]
         rows, damaged = sum(one.rows for one in written), sum(one.count for one in damages)
         after = ExportState(
             layout=self._layout, number=state.number + 1,
@@ -105,7 +109,7 @@ class _Append:
             tables={"data": after.rows, "manifest": after.files},
             counters={"new_records": rows, "new_files": len(written), "bytes": increment.bytes,
                       "damaged": damaged, **lost},
-            findings=findings + damaged, bypassed=(*increment.notes, *news), engine=choice,
+            findings=findings + damaged, bypassed=(*increment.notes, *news, *notes), engine=choice,
         )  # fmt: skip
         growth.publish(written, after)
         show_damage(damages)
@@ -148,6 +152,27 @@ def _check_there(damages: list[Damage]) -> None:
     gone = next((one.gone for one in damages if one.gone is not None), None)
     if gone is not None:
         raise BadInputError(f"{gone}: vanished since it was listed; nothing was added")
+
+
+def _key(one: Exported) -> tuple[str, int]:
+    return one.topic, one.partition
+
+
+def _points_without(unread: set[tuple[str, int]], now: Points, before: Points) -> Points:
+    """The points behind a run; those of partitions that could not be read stay where they were.
+
+    Else the next run would begin behind records that the disk may give again, or another copy.
+    """
+    kept = {key: point for key, point in now.items() if key not in unread}
+    return kept | {key: point for key, point in before.items() if key in unread}
+
+
+def _left_out(unread: set[tuple[str, int]]) -> list[str]:
+    return [
+        f"{topic}-{partition}: could not be read, nothing of it was added; the next run begins at"
+        " the same record"
+        for topic, partition in sorted(unread)
+    ]
 
 
 def _deleted(increment: Increment) -> tuple[str, ...]:

@@ -59,17 +59,23 @@ MANIFEST: Final = pa.schema(
 
 
 class Damage(msgspec.Struct):
-    """Damage in a task: the count, the first places, and the first file that was gone."""
+    """Damage in a task: the count and the first places; the first file that was gone.
+
+    `unread` is the topic and the partition of a file that the disk did not give.
+    """
 
     count: int = 0
     first: list[Finding] = []
     gone: str | None = None
+    unread: tuple[str, int] | None = None
 
     def add(self, file: SegmentFile, fault: Fault) -> None:
         """Count one fault."""
         self.count += 1
         if self.gone is None and fault.reason == "vanished":
             self.gone = f"{file.path}:{fault.position}"
+        if fault.reason == "unreadable":
+            self.unread = (file.topic, file.partition)
         if len(self.first) < SHOWN:
             self.first.append(
                 Finding(
