@@ -6,7 +6,8 @@ first of the preferred successors, and campaigns at once.
 
 INV-TRANSFER-1: from the request until it hands over or gives up, the leader appends nothing. Its
 driver holds proposals back (`RaftCore.is_handing_over`); changes of the voters are refused.
-INV-TRANSFER-2: it hands over when the target has the whole log durably, and all of it is committed.
+INV-TRANSFER-2: it hands over when the target, which is alive, has the whole log durably, and all of
+it is committed. The request answers the target's parked fetch; one that lives sends the next.
 So whoever proposed before the request is answered by this leader, and what was held back is in no
 log: no client is refused for a record that the next leader commits.
 
@@ -58,13 +59,16 @@ def on_transfer_request(
     wait_ms = max(1, min(request.timeout_ms, state.config.election_timeout_ms))
     assert state.transfer is None, "one at a time"
     assert role.voter_change is None, f"INV-TRANSFER-1 {role=}"
+    target = state.voters.by_id[target_id].key
     state.transfer = Transfer(
         reply_token=reply_token,
-        target=state.voters.by_id[target_id].key,
+        target=target,
         epoch=role.epoch,
         end_offset=state.log.end_offset,
         deadline_ms=state.now_ms + wait_ms,
     )
+    role.progress[target] = replace(role.progress[target], last_contact_ms=None)  # until it fetches
+    _answer_fetches(state, target)
 
 
 def _refusal(state: RaftState, request: TransferLeadershipRequest) -> Refusal | None:
@@ -94,7 +98,7 @@ def _unavailable(state: RaftState, role: Leader, target_id: NodeId) -> Refusal |
     seen = role.progress[state.voters.by_id[target_id].key]
     lag = state.log.end_offset - (seen.end_offset or 0)
     if seen.last_contact_ms is None:
-        text = f"voter {target_id} has not fetched from this leader"
+        text = f"voter {target_id} does not fetch from this leader"
     elif state.now_ms - seen.last_contact_ms >= state.config.fetch_timeout_ms:
         silent_ms = state.now_ms - seen.last_contact_ms
         text = f"voter {target_id} has not fetched for {silent_ms} ms"
@@ -110,7 +114,9 @@ def has_successor(state: RaftState, role: Leader) -> bool:
     transfer, end_offset = state.transfer, state.log.end_offset
     if transfer is None or not state.is_handing_over:
         return False
-    return role.progress[transfer.target].end_offset == end_offset == state.high_watermark
+    seen = role.progress[transfer.target]
+    is_alive = seen.last_contact_ms is not None
+    return is_alive and seen.end_offset == end_offset == state.high_watermark
 
 
 def hand_over(state: RaftState) -> None:
@@ -165,8 +171,11 @@ def settle_transfer(state: RaftState, transfer: Transfer) -> None:
 def _given_up(state: RaftState, role: Leader, transfer: Transfer) -> str:
     """Say what the target, or the commit, lacked in time."""
     end_offset, target_id = transfer.end_offset, transfer.target.id
-    reached = role.progress[transfer.target].end_offset
-    if reached == end_offset:
+    seen = role.progress[transfer.target]
+    reached = seen.end_offset
+    if reached == end_offset and seen.last_contact_ms is None:
+        missing = f"voter {target_id} does not fetch any more"
+    elif reached == end_offset:
         missing = f"offsets [{state.high_watermark}, {end_offset}) are not committed"
     else:
         missing = f"voter {target_id} has fetched up to {reached or 0} of {end_offset}"

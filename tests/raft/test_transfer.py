@@ -76,7 +76,11 @@ def waiting():
 
 def resigned():
     made, now = caught_up()
-    effects, _ = asked(made, now)
+    begun, told = asked(made, now)
+    assert told is None
+    assert [e.reply_token for e in begun.send] == [PARKED[3]], "whoever lives sends another fetch"
+    assert type(made.role) is Leader
+    effects = fetched(made, 1, now, 3)
     assert type(made.role) is Resigned
     return made, now, effects
 
@@ -109,8 +113,8 @@ def test_it_waits_until_the_target_has_the_log_end():
 def test_it_waits_until_all_is_committed():
     made, now = caught_up()
     appended(made, now, flushed=False)
-    fetched(made, 2, now, 3)
     assert asked(made, now)[1] is None
+    fetched(made, 2, now, 3)
     assert type(made.role) is Leader
     effects = made.step(ev.Flushed(end_offset=2, epoch=1, generation=0), now + 1)
     assert [type(e) for e in effects.notify] == [fx.HighWatermarkAdvanced, fx.LeaderChanged]
@@ -146,8 +150,8 @@ def test_a_leader_that_gives_up_leads_on(timeout_ms, wait_ms):
 def test_it_gives_up_what_is_not_committed_in_time():
     made, now = caught_up()
     appended(made, now, flushed=False)
-    fetched(made, 2, now, 3)
     asked(made, now)
+    fetched(made, 2, now, 3)
     told = answer(made.step(ev.TimeAdvanced(), now + ELECTION_TIMEOUT_MS))
     text = "offsets [1, 2) are not committed: node 1 goes on leading epoch 1"
     assert told == (codes.REQUEST_TIMED_OUT, text)
@@ -212,14 +216,18 @@ def test_a_target_that_is_down(silent_ms, is_down):
         text = f"voter 3 has not fetched for {silent_ms} ms"
         assert told == (codes.PREFERRED_LEADER_NOT_AVAILABLE, text)
         assert type(made.role) is Leader
-    else:
-        assert type(made.role) is Resigned
+        return
+    assert told is None, "it may be alive"
+    assert type(made.role) is Leader
+    told = answer(made.step(ev.TimeAdvanced(), later + ELECTION_TIMEOUT_MS))
+    text = "voter 3 does not fetch any more: node 1 goes on leading epoch 1"
+    assert told == (codes.REQUEST_TIMED_OUT, text)
 
 
 def test_a_target_that_never_fetched():
     made, now, _ = leader()
     fetched(made, 1, now, 2)
-    text = "voter 3 has not fetched from this leader"
+    text = "voter 3 does not fetch from this leader"
     assert asked(made, now)[1] == (codes.PREFERRED_LEADER_NOT_AVAILABLE, text)
 
 
