@@ -41,9 +41,9 @@ LINEARIZABLE: Final = "linearizable"
 REFUSALS: Final = ("topic_already_exists", "unknown_topic_or_partition")
 """Names of the errors that show the state of a topic."""
 REFUSED_FOR_SURE: Final = frozenset({ErrorCode.invalid_replication_factor})
-"""Errors that are a refusal however often the request was sent. A broker forwards a request again
-after it lost the controller (as Kafka's does), so TOPIC_ALREADY_EXISTS may be about the topic that
-this very request made."""
+"""Errors that are a refusal, from the one controller that the request was sent to. A broker forwards
+a request again after it lost the controller (as Kafka's does), so TOPIC_ALREADY_EXISTS may be about
+the topic that this very request made; and behind an election a refusal may be of the second time."""
 
 
 class Client:
@@ -58,13 +58,13 @@ class Client:
         self._scheduler = scheduler
         self._connection: Connection | None = None
         self._operation: Operation | None = None
-        self._attempt = 0
+        self._attempt = self._elections = 0
 
     def run(self, operation: Operation, target: int) -> None:
         """Run one operation through a node; its outcome goes to the workload."""
         self._operation = operation
         self._attempt += 1
-        attempt = self._attempt
+        attempt, self._elections = self._attempt, self._workload.elections()
         reads = self._workload.linearizable_reads
         if reads is not None and operation.kind in READS:
             self._begin_read(reads, operation, target)
@@ -88,7 +88,7 @@ class Client:
             if operation.kind == "read":
                 operation.value = answer.value
             self._end("ok", None)
-        elif answer.error in REFUSED_FOR_SURE:
+        elif answer.error in REFUSED_FOR_SURE and self._elections == self._workload.elections():
             self._end("fail", "REFUSED")
         else:
             self._end("info", answer.error.name)
@@ -199,6 +199,8 @@ class Workload:
         self._asker = Client(settings.client_count, self, network, scheduler)
         self.proofs: Proofs | None = None
         """Decides what answers prove; None: nothing, as in runs without lookups."""
+        self.elections: Callable[[], int] = lambda: 0
+        """Number of leaders that were elected so far."""
         self.linearizable_reads: LinearizableReads | None = None
         """Lookups are linearizable reads of a leader; None: they are Kafka requests to brokers."""
         self.note: Callable[[str], None] | None = None

@@ -157,6 +157,7 @@ class World:
             settings=settings,
         )
         workload.late_us = requests_late_us(self.nemesis.plan)
+        workload.elections = lambda: self.invariants.elections
         if settings.has_lookups:
             workload.choices = Choices(streams.stream("clients"), brokers, mix_of(settings))
             workload.proofs = Proofs(self.machines, self.invariants)
