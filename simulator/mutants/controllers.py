@@ -237,9 +237,9 @@ TIMERS: Final = (
         name="no-jitter",
         text="every election time-out is the same",
         expected=("liveness",),
-        seeds_max=100,
+        seeds_max=300,
         patch=_no_jitter,
         # With the lookups of later draws, more seeds are needed than the budget has.
-        options=replace(SHORT, faults=("depose_leader",), node_count=5, draws=2),
+        options=replace(SHORT, faults=("depose_leader", "partition"), node_count=4, draws=2),
     ),
 )
