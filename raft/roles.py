@@ -79,6 +79,8 @@ class Transfer(msgspec.Struct, frozen=True, kw_only=True):
     """The log end, which stands still until the target has it (INV-TRANSFER-1)."""
     deadline_ms: int
     """Time at which the leader gives up; once it has resigned, the time of the answer."""
+    has_fetched: bool = False
+    """True once the target, which is alive then, has fetched since the request."""
 
 
 @final

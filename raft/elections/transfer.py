@@ -67,7 +67,6 @@ def on_transfer_request(
         end_offset=state.log.end_offset,
         deadline_ms=state.now_ms + wait_ms,
     )
-    role.progress[target] = replace(role.progress[target], last_contact_ms=None)  # until it fetches
     _answer_fetches(state, target)
 
 
@@ -98,7 +97,7 @@ def _unavailable(state: RaftState, role: Leader, target_id: NodeId) -> Refusal |
     seen = role.progress[state.voters.by_id[target_id].key]
     lag = state.log.end_offset - (seen.end_offset or 0)
     if seen.last_contact_ms is None:
-        text = f"voter {target_id} does not fetch from this leader"
+        text = f"voter {target_id} has not fetched from this leader"
     elif state.now_ms - seen.last_contact_ms >= state.config.fetch_timeout_ms:
         silent_ms = state.now_ms - seen.last_contact_ms
         text = f"voter {target_id} has not fetched for {silent_ms} ms"
@@ -109,14 +108,21 @@ def _unavailable(state: RaftState, role: Leader, target_id: NodeId) -> Refusal |
     return error_codes.PREFERRED_LEADER_NOT_AVAILABLE, text
 
 
+def note_target(state: RaftState, voter: ReplicaKey) -> None:
+    """Note a Fetch of a voter during a transfer: is its target alive?"""
+    transfer = state.transfer
+    assert transfer is not None, f"{voter=}"
+    if voter == transfer.target:
+        state.transfer = replace(transfer, has_fetched=True)
+
+
 def has_successor(state: RaftState, role: Leader) -> bool:
     """True if this leader is to hand over now (INV-TRANSFER-2)."""
     transfer, end_offset = state.transfer, state.log.end_offset
     if transfer is None or not state.is_handing_over:
         return False
-    seen = role.progress[transfer.target]
-    is_alive = seen.last_contact_ms is not None
-    return is_alive and seen.end_offset == end_offset == state.high_watermark
+    reached = role.progress[transfer.target].end_offset
+    return transfer.has_fetched and reached == end_offset == state.high_watermark
 
 
 def hand_over(state: RaftState) -> None:
@@ -171,9 +177,8 @@ def settle_transfer(state: RaftState, transfer: Transfer) -> None:
 def _given_up(state: RaftState, role: Leader, transfer: Transfer) -> str:
     """Say what the target, or the commit, lacked in time."""
     end_offset, target_id = transfer.end_offset, transfer.target.id
-    seen = role.progress[transfer.target]
-    reached = seen.end_offset
-    if reached == end_offset and seen.last_contact_ms is None:
+    reached = role.progress[transfer.target].end_offset
+    if reached == end_offset and not transfer.has_fetched:
         missing = f"voter {target_id} does not fetch any more"
     elif reached == end_offset:
         missing = f"offsets [{state.high_watermark}, {end_offset}) are not committed"

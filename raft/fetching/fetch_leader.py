@@ -11,6 +11,7 @@ import msgspec
 from raft import error_codes
 from raft.config import OBSERVERS_MAX, PARKED_FETCHES_MAX
 from raft.effects import Claimed, ReadAndSendFetch, ReadAndSendSnapshotChunk
+from raft.elections.transfer import note_target
 from raft.fetching.epoch_cache import Validity
 from raft.fetching.progress import ParkedFetch, Progress, contacted, fetched, recent_observers
 from raft.membership.voter_changes import note_commit
@@ -196,6 +197,8 @@ def _track(state: RaftState, request: FetchRequest, wall_ms: int) -> None:
         assert voter in role.progress, f"{voter=} {role=}"
         seen = role.progress[voter]
         role.progress[voter] = fetched(seen, request.fetch_offset, end, state.now_ms, wall_ms)
+        if state.transfer is not None:
+            note_target(state, voter)
         _note_contact(state, role, voter)
         update_high_watermark(state)
         return

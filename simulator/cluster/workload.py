@@ -41,9 +41,12 @@ LINEARIZABLE: Final = "linearizable"
 REFUSALS: Final = ("topic_already_exists", "unknown_topic_or_partition")
 """Names of the errors that show the state of a topic."""
 REFUSED_FOR_SURE: Final = frozenset({ErrorCode.invalid_replication_factor})
-"""Errors that are a refusal, from the one controller that the request was sent to. A broker forwards
-a request again after it lost the controller (as Kafka's does), so TOPIC_ALREADY_EXISTS may be about
-the topic that this very request made; and behind an election a refusal may be of the second time."""
+"""Errors that are a refusal by the one controller that the request was sent to.
+
+A broker forwards a request again after it lost the controller (as Kafka's does), so that
+TOPIC_ALREADY_EXISTS may be about the topic that this very request made; and behind an election a
+refusal may be of the second time.
+"""
 
 
 class Client:

@@ -100,7 +100,7 @@ def test_a_target_that_does_not_follow(capsys: pytest.CaptureFixture[str]) -> No
     assert said.startswith(f"Voter {target} has fetched up to ")
     assert said.endswith(f": node {asked.leader} goes on leading epoch 1")
     asked.world.run_for(2_000)
-    assert failed(words, asked.opened, capsys).startswith(f"Voter {target} does not fetch ")
+    assert failed(words, asked.opened, capsys).startswith(f"Voter {target} has not fetched for ")
     words[-1] = "7"
     assert failed(words, asked.opened, capsys) == "Node 7 is none of the voters: 1, 2, 3"
     assert asked.world.active() == asked.leader
