@@ -196,6 +196,8 @@ def test_our_controller_joins_those_that_kafka_formatted(tmp_path: Path) -> None
             lambda: any(b"group.version" in f.read_bytes() for f in folder.glob("*.log")),
             60, log.read_text,
         )  # fmt: skip
+        # On its new disk it votes once it has caught up with what the others commit.
+        wait_until(lambda: "voter_proven" in log.read_text(), 60, log.read_text)
         ports = list(voters.values())
         leader = _leader(ports)
         running[0 if leader == 2 else 1].kill()
