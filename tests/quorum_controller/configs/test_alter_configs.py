@@ -275,3 +275,17 @@ def test_without_copies_local_retention_is_the_whole_one(unit):
     assert alter(cluster, CONFIG_TOPIC, "a", disabled, equal) == (0, None)
     same = (f"local.retention.{unit}", SET, "-2")
     assert alter(cluster, CONFIG_TOPIC, "a", same) == (0, None)
+
+
+def test_a_resource_that_comes_twice_is_refused_each_time_and_others_are_not(harness):
+    change = incremental.AlterableConfig(name="retention.ms", config_operation=SET, value="7")
+    harness.create(topic("b"))
+    resources = tuple(
+        incremental.AlterConfigsResource(resource_type=2, resource_name=name, configs=(change,))
+        for name in ("a", "b", "a")
+    )
+    body = incremental.IncrementalAlterConfigsRequest(resources=resources, validate_only=False)
+    rows = harness.call(INCREMENTAL_ALTER_CONFIGS, body).responses
+    said = [(row.error_code.name, row.error_message) for row in rows]
+    twice = ("invalid_request", "Duplicate resource.")
+    assert said == [twice, ("none", None), twice]
