@@ -53,8 +53,10 @@ def _elsewhere(node: RunningNode, target: str) -> Problem:
     leader_id = node.core.leader.leader_id
     if leader_id is None:
         return _unavailable("no leader is known")
+    if leader_id == node.config.node_id:
+        return _unavailable("this node was elected meanwhile")
     address = node.inspection_address(leader_id)
-    if address is None or leader_id == node.config.node_id:
+    if address is None:
         return _unavailable(
             f"leader {leader_id} has registered no inspection API: it is Kafka's, it has no "
             "inspection.listener, or its registration is on its way"

@@ -55,10 +55,6 @@ def on_reconfiguration(
 
 def on_add_request(state: RaftState, reply_token: int, request: AddVoterRequest) -> None:
     """Ask the new voter for its range of kraft.version; the record is appended after its answer."""
-    if state.is_foreign(request.cluster_id):
-        error = error_codes.INCONSISTENT_CLUSTER_ID
-        state.answer(reply_token, AddVoterResponse(error_code=error))
-        return
     refusal = _add_refusal(state, request)
     if refusal is not None:
         code, text = refusal
@@ -84,9 +80,16 @@ def on_add_request(state: RaftState, reply_token: int, request: AddVoterRequest)
     )
 
 
+def _error(state: RaftState, cluster_id: str | None) -> int:
+    """Return the error of a request of another cluster, or to a node that does not lead."""
+    if state.is_foreign(cluster_id):
+        return error_codes.INCONSISTENT_CLUSTER_ID
+    return leader_error(state, state.epoch)
+
+
 def _add_refusal(state: RaftState, request: AddVoterRequest) -> Refusal | None:
     """Return why a voter cannot be added, None if it may be; in Kafka's order."""
-    error = leader_error(state, state.epoch)
+    error = _error(state, request.cluster_id)
     if error != error_codes.NONE:
         return error, None
     if request.voter_id < 0 or request.directory_id is None:
@@ -171,10 +174,6 @@ def _append_added(state: RaftState, role: Leader, change: VoterChange, voter: Vo
 
 def on_remove_request(state: RaftState, reply_token: int, request: RemoveVoterRequest) -> None:
     """Append the record without the voter; the request is answered when it is committed."""
-    if state.is_foreign(request.cluster_id):
-        error = error_codes.INCONSISTENT_CLUSTER_ID
-        state.answer(reply_token, RemoveVoterResponse(error_code=error))
-        return
     refusal = _remove_refusal(state, request)
     if refusal is not None:
         code, text = refusal
@@ -194,7 +193,7 @@ def on_remove_request(state: RaftState, reply_token: int, request: RemoveVoterRe
 
 def _remove_refusal(state: RaftState, request: RemoveVoterRequest) -> Refusal | None:
     """Return why a voter cannot be removed, None if it may be; in Kafka's order."""
-    error = leader_error(state, state.epoch)
+    error = _error(state, request.cluster_id)
     if error != error_codes.NONE:
         return error, None
     if request.voter_id < 0 or request.directory_id is None:

@@ -121,6 +121,21 @@ async def test_a_known_offset_is_asked_about_linearizably(leader: Site) -> None:
     assert again.headers[OFFSET_HEADER] in etag
 
 
+async def test_a_node_that_is_elected_while_it_refuses_sends_nobody_to_itself(world: World) -> None:
+    async def confirm() -> ReadRefusal | None:
+        return ReadRefusal.NOT_LEADER
+
+    node_id = world.active()
+    assert node_id is not None
+    node = RunningNode(world.kernel(node_id), world._now, confirm_read=confirm)
+    app = application(Service(node), lambda path, stack: pytest.fail(f"{path}\n{stack}"))
+    async with TestClient(TestServer(app)) as client:
+        response = await client.get(f"/v1/topics?{ASKED}", allow_redirects=False)
+        problem = await response.json(content_type=None)
+    assert response.status == 503
+    assert problem["detail"] == "no linearizable read: this node was elected meanwhile"
+
+
 async def test_a_leader_without_a_majority_says_so() -> None:
     world = ready()
     node_id = world.active()

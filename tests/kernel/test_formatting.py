@@ -113,6 +113,13 @@ def test_the_metadata_folder_of_a_controller_is_marked() -> None:
     assert not known.exists(MARK)
 
 
+def test_a_first_voter_of_a_dynamic_quorum_is_marked() -> None:
+    vfs = MemoryVfs()
+    config = replace(config_of(1), voters=())
+    format_directories(vfs, config, request(), lambda: bytes([1]) * 16)
+    assert vfs.exists(MARK)
+
+
 def test_who_is_no_voter_has_an_id_of_its_own() -> None:
     vfs = MemoryVfs()
     formatted(vfs, request(), node_id=4)

@@ -1,12 +1,14 @@
 """Linearizable reads by the voters in force, and limits; the rest: tests/scenarios/raft/read_*."""
 
+from collections import deque
+
 import pytest
 
 from raft import effects as fx
 from raft import events as ev
 from raft import messages as m
 from raft.config import READ_ROUND_MS, READ_TIMEOUT_MS, READS_MAX
-from raft.fetching.reads import ReadRefusal
+from raft.fetching.reads import Read, ReadRefusal, Reads
 from raft.membership.voter_history import VotersAt
 from tests.raft.test_dynamic_voters import (
     DIRECTORIES,
@@ -17,6 +19,7 @@ from tests.raft.test_dynamic_voters import (
     propose,
     voters,
 )
+from wire.types import ReplicaKey
 
 
 def read(made, token=7, advance_ms=0):
@@ -159,3 +162,10 @@ def test_a_round_whose_reads_are_refused_is_over(waited_ms):
     is_over = waited_ms == READ_TIMEOUT_MS
     assert (made._state.role.reads.round is None) is is_over
     assert bool(confirmed(fetch(made, 2, connection_id=2))) is not is_over
+
+
+def test_fetches_of_no_round_are_not_noted():
+    reads = Reads(waiting=deque([Read(1, 9)]))
+    reads.note_fetch(ReplicaKey(2, None), 5)
+    assert reads.round is None
+    assert not reads.awaits(ReplicaKey(2, None))

@@ -1,18 +1,21 @@
 """Linearizable reads of whole nodes: the image behind an answer, and one Fetch on a connection."""
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from typing_extensions import override
 
 from kernel import effects as out
 from kernel import events
+from kernel.quorum.linearizable_reads import LinearizableReads
 from kernel.quorum.messages import table
+from raft.effects import ReadIndexConfirmed
 from raft.fetching.reads import ReadRefusal
 from raft.messages import FetchRequest
 from tests.kernel.harness import World
 from tests.kernel.test_kernel import ready_world
 from wire.api_keys import FETCH
-from wire.types import NodeId
+from wire.types import NodeId, Offset
 
 TOKEN = 7
 
@@ -138,3 +141,17 @@ def test_fetches_one_after_the_other_share_a_connection() -> None:
     world.run_for(600)
     assert world.is_open(client.pipe)
     assert world.is_open(other.pipe)
+
+
+def test_a_confirmed_read_waits_for_the_image() -> None:
+    """INV-READ-4: it is published behind the step that commits."""
+    effects: list[out.Effect] = []
+    state = SimpleNamespace(applied_end_offset=4)
+    reads = LinearizableReads(cast(Any, None), cast(Any, state), effects)
+    for token, offset in ((1, 4), (2, 5), (3, 7)):
+        reads.on_confirmed(ReadIndexConfirmed(tokens=(token,), offset=Offset(offset)))
+    reads.answer_applied()
+    assert effects == [out.AnswerRead(1)]
+    state.applied_end_offset = 6
+    reads.answer_applied()
+    assert effects == [out.AnswerRead(1), out.AnswerRead(2)]
